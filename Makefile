@@ -1,0 +1,45 @@
+# make demo: a number for K and its picture.  make test: lint, types, docs and all tests.  make check: the inner loop.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt
+# Tests run side by side; one thread each keeps them from fighting over the cores.
+RUN := OMP_NUM_THREADS=1 $(BIN)
+
+.PHONY: demo test check lint docs benchmarks clean
+
+demo: $(VENV)/.plot
+	@$(BIN)/negwise estimate --example --plot demo/estimate.png
+
+test: lint docs
+	$(RUN)/pytest -n 2
+
+check: lint
+	$(RUN)/pytest -n 2 -m "not slow"
+
+lint: $(VENV)/.dev
+	$(BIN)/ruff check --quiet .
+	$(BIN)/ruff format --quiet --check .
+	$(BIN)/mypy
+
+docs: $(VENV)/.dev
+	$(BIN)/sphinx-build -q -W --keep-going -b html docs docs/_build
+
+benchmarks: $(VENV)/.dev
+	$(RUN)/python -m benchmarks
+
+clean:
+	rm -rf $(VENV) docs/_build demo
+
+$(VENV)/.plot: pyproject.toml constraints.txt
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@echo "installing negwise[plot] into $(VENV) ..."
+	@$(PIP) -e ".[plot]"
+	@touch $@
+
+$(VENV)/.dev: pyproject.toml constraints.txt
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@echo "installing negwise[dev] into $(VENV) (about 80 s the first time) ..."
+	@$(PIP) -e ".[dev]"
+	@touch $@ $(VENV)/.plot

@@ -1,0 +1,1 @@
+"""Measurements behind every claim of speed, memory and coverage. Run ``python -m benchmarks --help``."""

@@ -1,0 +1,60 @@
+"""``python -m benchmarks [NAME ...] [--json FILE]``: run the measurements and print one table, bars beside them."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import json
+import platform
+import sys
+from importlib.metadata import version
+from pathlib import Path
+
+from benchmarks.table import Row
+from negwise.files import write_atomically
+
+NAMES = ("theory", "startup", "losses", "samplers", "metrics", "coverage")
+
+
+def main() -> int:
+    """Exit 0 where every bar holds, 1 where one is missed."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
+    parser.add_argument("names", nargs="*", help=f"which to run, of: {', '.join(NAMES)} (default: all)")
+    parser.add_argument("--json", type=Path, help="also write the rows here")
+    asked = parser.parse_args()
+    unknown = sorted(set(asked.names) - set(NAMES))
+    if unknown:
+        parser.error(f"got {', '.join(unknown)}, expected names among {', '.join(NAMES)}")
+    tables: dict[str, list[Row]] = {}
+    for name in asked.names or NAMES:
+        print(f"running {name} ...", file=sys.stderr)
+        tables[name] = importlib.import_module(f"benchmarks.{name}").run()
+    show([row for rows in tables.values() for row in rows])
+    if asked.json is not None:
+        record = {
+            "command": f"python -m benchmarks {' '.join(sys.argv[1:])}",
+            "python": platform.python_version(),
+            "machine": platform.machine(),
+            "versions": {package: version(package) for package in ("negwise", "numpy", "scipy", "torch", "numba")},
+            "rows": {name: [row.to_dict() for row in rows] for name, rows in tables.items()},
+        }
+        write_atomically(asked.json, json.dumps(record, indent=1) + "\n")
+    return 0 if all(row.passed is not False for rows in tables.values() for row in rows) else 1
+
+
+def show(rows: list[Row]) -> None:
+    """The rows as one table."""
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table("work", "measure", "value", "bar", "", title="negwise benchmarks")
+    for row in rows:
+        sign = {"higher": ">=", "lower": "<="}[row.better]
+        bar = "" if row.bar is None else f"{sign} {row.bar:,.4g} {row.unit}"
+        verdict = {True: "[green]holds[/]", False: "[red]missed[/]", None: ""}[row.passed]
+        table.add_row(row.work, row.measure, f"{row.value:,.4g} {row.unit}", bar, verdict)
+    Console(width=160 if not sys.stdout.isatty() else None).print(table)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

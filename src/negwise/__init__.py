@@ -1,0 +1,67 @@
+"""negwise: how many negative samples do you need?
+
+Estimate the K of InfoNCE from the AUC curves of one short run (`optimal_k`), train with a K that adapts (`AnsK`,
+`WarmK`, ...), and see the evidence. Importing this package loads neither torch nor a plotting library: each name
+below is fetched from its module when it is first used.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from negwise.errors import InputError, MissingExtra, NegwiseError
+    from negwise.schedule import AnsK, ConstantK, FunctionK, PiecewiseK, WarmK
+    from negwise.theory.bound import mi_bound
+    from negwise.theory.effectiveness import effectiveness, sample_kinds
+    from negwise.theory.estimate import Estimate
+    from negwise.theory.optimal import optimal_k
+    from negwise.theory.reliability import reliability
+    from negwise.theory.separation import auc, separation
+
+__version__ = "0.1.0"
+
+_HOMES = {
+    "negwise.errors": ("InputError", "MissingExtra", "NegwiseError"),
+    "negwise.schedule": ("AnsK", "ConstantK", "FunctionK", "PiecewiseK", "WarmK"),
+    "negwise.theory.bound": ("mi_bound",),
+    "negwise.theory.effectiveness": ("effectiveness", "sample_kinds"),
+    "negwise.theory.estimate": ("Estimate",),
+    "negwise.theory.optimal": ("optimal_k",),
+    "negwise.theory.reliability": ("reliability",),
+    "negwise.theory.separation": ("auc", "separation"),
+}
+_HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
+
+__all__ = [
+    "AnsK",
+    "ConstantK",
+    "Estimate",
+    "FunctionK",
+    "InputError",
+    "MissingExtra",
+    "NegwiseError",
+    "PiecewiseK",
+    "WarmK",
+    "auc",
+    "effectiveness",
+    "mi_bound",
+    "optimal_k",
+    "reliability",
+    "sample_kinds",
+    "separation",
+]
+
+
+def __getattr__(name: str) -> Any:
+    home = _HOME_OF.get(name)
+    if home is None:
+        raise AttributeError(f"module 'negwise' has no attribute {name!r}")
+    value = getattr(importlib.import_module(home), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

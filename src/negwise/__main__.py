@@ -1,0 +1,5 @@
+"""``python -m negwise``: the command line."""
+
+from negwise.cli import main
+
+main()

@@ -1,0 +1,188 @@
+"""The command line: verbs only. Each parses its words, calls one function and shows the result."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+import negwise
+from negwise.errors import InputError, NegwiseError
+
+if TYPE_CHECKING:
+    from negwise.curves import Curves
+    from negwise.theory.estimate import Estimate
+
+app = typer.Typer(
+    name="negwise",
+    help="How many negative samples do you need? Estimate the K of InfoNCE from the AUC curves of one short run.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+reproduce = typer.Typer(help="Remake the paper's figures by name.", no_args_is_help=True)
+app.add_typer(reproduce, name="reproduce")
+
+
+def main() -> None:
+    """Run the command line: exit 0 when done, 1 when the work failed, 2 when the request was wrong."""
+    try:
+        app()
+    except InputError as error:
+        _fail(error, 2)
+    except (NegwiseError, OSError) as error:
+        _fail(error, 1)
+
+
+def _fail(error: Exception, code: int) -> None:
+    print(f"negwise: {error}", file=sys.stderr)
+    raise SystemExit(code) from error
+
+
+def _version(asked: bool) -> None:
+    if asked:
+        print(f"negwise {negwise.__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _common(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version.")
+    ] = False,
+) -> None:
+    pass
+
+
+@app.command()
+def estimate(
+    train_auc: Annotated[str, typer.Option(help="Training AUC under K=1: a number, or a curve as 0.6,0.7,...")] = "",
+    val_auc: Annotated[str, typer.Option(help="Validation AUC: a final number, or a curve as 0.6,0.7,...")] = "",
+    steps: Annotated[str, typer.Option(help="Steps of the curves, as 100,200,...")] = "",
+    curves: Annotated[
+        Path | None, typer.Option(help="A log, or a folder with one: CSV, TSV, JSONL, Lightning, Hugging Face.")
+    ] = None,
+    example: Annotated[bool, typer.Option("--example", help="Use the curve that ships with negwise.")] = False,
+    queries: Annotated[int | None, typer.Option(help="Queries that each AUC rests on; gives the interval.")] = None,
+    pairs: Annotated[
+        int | None, typer.Option(help="(positive, negative) pairs that each AUC rests on, in all.")
+    ] = None,
+    lam: Annotated[float, typer.Option(help="Weight of good and bad samples, 0.5 to 1.")] = 0.9,
+    max_k: Annotated[float | None, typer.Option(help="Where the search ends.", show_default="1e6")] = None,
+    train_column: Annotated[str | None, typer.Option(help="Column of the training AUC in --curves.")] = None,
+    val_column: Annotated[str | None, typer.Option(help="Column of the validation AUC in --curves.")] = None,
+    step_column: Annotated[str | None, typer.Option(help="Column of the steps in --curves.")] = None,
+    plot: Annotated[Path | None, typer.Option(help="Write the figure here: .png, .svg, .csv or .json.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+) -> None:
+    """Estimate the best K from the AUC of a short run with K=1.
+
+    \b
+    Examples:
+      negwise estimate --train-auc 0.75
+      negwise estimate --train-auc 0.963 --val-auc 0.71,0.83,0.88,0.89 --steps 100,200,400,800 --queries 2000
+      negwise estimate --curves lightning_logs/version_0 --plot estimate.png
+      negwise estimate --curves run.jsonl --json
+    """
+    from negwise.theory.optimal import optimal_k
+
+    options = {"lam": lam, "max_k": max_k, "n_queries": queries, "n_pairs": pairs}
+    if example or curves is not None:
+        if (example and curves is not None) or val_auc or steps:
+            raise InputError(
+                "--curves, --example and --val-auc/--steps are different sources: pass one of them. "
+                "(--train-auc may go with --curves where the log has no training AUC.)"
+            )
+        log = _read_log(_example() if example else curves, train_column, val_column, step_column)
+        found = optimal_k(**{**options, **_from_log(log, _numbers("--train-auc", train_auc), queries, pairs)})  # type: ignore[arg-type]
+    else:
+        aucs = {"train_auc": _numbers("--train-auc", train_auc), "val_auc": _numbers("--val-auc", val_auc)}
+        if aucs["train_auc"] is None:
+            raise InputError(
+                "got no AUC. Type: negwise estimate --train-auc 0.75, or --curves FILE-OR-FOLDER, or --example."
+            )
+        found = optimal_k(**aucs, steps=_numbers("--steps", steps), **options)  # type: ignore[arg-type]
+    if plot is not None:
+        from negwise.report.estimate_figure import estimate_figure
+        from negwise.report.figure import save_as
+
+        print(f"figure: {save_as(estimate_figure(found), plot)}", file=sys.stderr)
+    _show(found, as_json)
+
+
+@reproduce.command("theory")
+def reproduce_theory(
+    out: Annotated[Path, typer.Option(help="Folder for the figures.")] = Path("theory"),
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+) -> None:
+    """Make the paper's model-free figures: PNG, SVG and a CSV of the numbers of each.
+
+    \b
+    Example:
+      negwise reproduce theory --out figures
+    """
+    from negwise.experiments import theory
+
+    def tell(name: str, done: int, total: int) -> None:
+        print(f"[{done + 1}/{total}] {name}", file=sys.stderr)
+
+    paths = [str(path) for path in theory.reproduce_theory(out, tell)]
+    print(json.dumps({"files": paths}) if as_json else "\n".join(paths))
+
+
+def _numbers(flag: str, text: str) -> float | list[float] | None:
+    """One number, or a list of them, from the command line."""
+    if not text.strip():
+        return None
+    try:
+        values = [float(part) for part in text.split(",")]
+    except ValueError as error:
+        raise InputError(
+            f"{flag}: got {text!r}, expected a number or numbers with commas, as 0.61,0.68,0.7."
+        ) from error
+    return values[0] if len(values) == 1 else values
+
+
+def _example() -> Path:
+    from importlib.resources import files
+
+    return Path(str(files("negwise.curves") / "example.csv"))
+
+
+def _read_log(path: Path | None, train: str | None, val: str | None, step: str | None) -> Curves:
+    from negwise.curves import read
+
+    return read(path or _example(), columns={"train_auc": train, "val_auc": val, "step": step})
+
+
+def _from_log(log: Curves, train_auc: object, queries: int | None, pairs: int | None) -> dict[str, object]:
+    """The arguments of optimal_k from a log; counts on the command line go before those in the file."""
+    if train_auc is None and log.train_auc is None:
+        raise InputError(
+            f"{log.source}: found no training AUC beside {log.columns.get('val_auc')!r}. "
+            "Name its column with --train-column, or give it with --train-auc."
+        )
+    given: dict[str, object] = {"val_auc": log.val_auc, "steps": log.val_steps}
+    if train_auc is None:
+        given |= {"train_auc": log.train_auc, "train_steps": log.train_steps}
+    else:
+        given |= {"train_auc": train_auc}
+    if queries is None and pairs is None:
+        given |= {"n_queries": log.val_queries, "n_pairs": log.val_pairs, "val_se": log.val_se}
+        if train_auc is None:
+            given |= {"train_queries": log.train_queries, "train_pairs": log.train_pairs, "train_se": log.train_se}
+    return given
+
+
+def _show(found: Estimate, as_json: bool) -> None:
+    if as_json:
+        print(json.dumps(found.to_dict()))
+    elif sys.stdout.isatty():
+        from negwise.terminal import show_estimate
+
+        show_estimate(found)
+    else:
+        print(found.explain())

@@ -1,0 +1,61 @@
+"""What a training sample is worth: good, bad and easy samples (eq. 5) and their balance (eq. 6)."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from numpy.typing import ArrayLike
+
+from negwise.errors import InputError
+from negwise.theory.reliability import reliability
+from negwise.theory.separation import Floats
+
+
+class SampleKinds(NamedTuple):
+    """Shares of training samples; they add up to one."""
+
+    good: Floats
+    bad: Floats
+    easy: Floats
+
+
+def sample_kinds(label: ArrayLike, model: ArrayLike, k: ArrayLike) -> SampleKinds:
+    """Shares of good ``P(A)(1-P(B))``, bad ``P(B)(1-P(A))`` and easy samples (eq. 5). Arguments broadcast.
+
+    ``label`` and ``model`` are separations: P(A) = P(label, K), P(B) = P(model, K).
+    """
+    reliable_label, reliable_model = reliability(label, k), reliability(model, k)
+    good = reliable_label * (1.0 - reliable_model)
+    bad = reliable_model * (1.0 - reliable_label)
+    return SampleKinds(good, bad, 1.0 - good - bad)
+
+
+def effectiveness(label: ArrayLike, model: ArrayLike, k: ArrayLike, lam: float = 0.9) -> Floats:
+    """Training effectiveness ``v = lam (good - bad) + (1 - lam) easy`` (eq. 6). Arguments broadcast.
+
+    >>> float(effectiveness(1.0, 0.0, 4).round(4))
+    0.3147
+    """
+    return balance(reliability(label, k), reliability(model, k), check_lam(lam))
+
+
+def balance(label: Floats, model: Floats, lam: float) -> Floats:
+    """Eq. 6 with eq. 5 put in, from P(A) and P(B): ``(1-lam) + (2 lam - 1) P(A) - P(B) + 2 (1-lam) P(A) P(B)``.
+
+    Linear in P(B), so the mean of v over a training curve needs only the mean of P(B).
+    """
+    return (1.0 - lam) + (2.0 * lam - 1.0) * label - model + 2.0 * (1.0 - lam) * label * model
+
+
+def check_lam(lam: float) -> float:
+    """``lam`` as a float, or an `InputError` where it is outside [0.5, 1]."""
+    try:
+        value = float(lam)
+    except (TypeError, ValueError) as error:
+        raise InputError(f"lam: got {lam!r}, expected a number from 0.5 to 1. The paper uses 0.9.") from error
+    if not 0.5 <= value <= 1.0:
+        raise InputError(
+            f"lam: got {value!r}, expected a number from 0.5 to 1 (below 0.5, easy samples would count more than "
+            "good ones). The paper uses 0.9."
+        )
+    return value

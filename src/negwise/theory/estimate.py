@@ -1,0 +1,165 @@
+"""The answer: K with everything that a person needs to trust it, or to see why not to."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields
+from typing import Any
+
+from negwise.errors import InputError
+from negwise.theory.separation import auc
+
+Numbers = tuple[float, ...]
+
+
+@dataclass(frozen=True)
+class EffectivenessCurve:
+    """v at each K: what the estimate is the maximum of."""
+
+    k: Numbers
+    v: Numbers
+
+
+@dataclass(frozen=True)
+class Rising:
+    """A training AUC that still rose when the pilot stopped: what K* is now and where it is going."""
+
+    k_measured: float
+    k_forecast: float | None
+    separation_measured: float
+    separation_forecast: float | None
+    separation_se: float | None
+    settles_at: float | None
+    more_steps: float | None
+
+
+@dataclass(frozen=True)
+class Pilot:
+    """The curves that the estimate was made from."""
+
+    train_steps: Numbers
+    train_auc: Numbers
+    val_steps: Numbers
+    val_auc: Numbers
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """The K that maximises training effectiveness, how sure that is, and what it rests on.
+
+    ``k`` is real-valued, ``k_int`` the best whole number. ``flat`` holds the smallest and largest K as good (v
+    within 1%; None: open). ``interval`` is the 90% interval from the sampling error of AUC (None without counts).
+    ``margin`` is v(k) - (1 - lam), the gain over a K so large that every sample is "easy". ``basis`` says what
+    ``k`` is: "measured", "forecast", or "lower bound". ``source`` says what stands for training: "curve", "pair",
+    "simulated". ``horizon`` is the step T up to which the curve counts.
+    """
+
+    k: float
+    k_int: int
+    flat: tuple[int, int | None]
+    interval: tuple[float, float] | None
+    margin: float
+    verdict: str
+    reasons: tuple[str, ...]
+    label_separation: float
+    horizon: float | None
+    lam: float
+    max_k: float
+    basis: str
+    source: str
+    label_step: float | None
+    rising: Rising | None
+    k_by_horizon: dict[str, float]
+    k_by_lam: dict[str, float]
+    pilot: Pilot
+    curve: EffectivenessCurve
+
+    def __repr__(self) -> str:
+        parts = [f"k={self.k:.4g}", f"flat={_flat_text(self.flat)}"]
+        if self.interval is not None:
+            parts.append(f"interval={self.interval[0]:.3g}..{self.interval[1]:.3g}")
+        parts += [f"margin={self.margin:.3g}", f"verdict={self.verdict!r}"]
+        if self.basis != "measured":
+            parts.append(f"basis={self.basis!r}")
+        return f"Estimate({', '.join(parts)})"
+
+    def explain(self) -> str:
+        """The estimate in plain words, a line a fact."""
+        lines = [self.headline(), ""]
+        lines += [f"{name}: {value}" for name, value in self.facts()]
+        return "\n".join(lines + [""] + [f"- {reason}" for reason in self.reasons])
+
+    def headline(self) -> str:
+        """One sentence: what to do."""
+        flat = _flat_text(self.flat)
+        if self.verdict == "ok":
+            bound = " at least" if self.basis == "lower bound" else ""
+            return f"Train with{bound} K = {self.k_int} negatives; {flat} are as good."
+        if self.verdict == "capped":
+            return f"K = {self.k_int} is the best found, but its size is not pinned down; {flat} are as good."
+        if self.verdict == "vacuous":
+            return "These curves do not determine K: hardly any number of negatives is better than another."
+        return "These curves contradict each other; no K should be read from them."
+
+    def facts(self) -> list[tuple[str, str]]:
+        """The numbers, labelled, in the order a person asks for them."""
+        label = f"{self.label_separation:.3f} (AUC {float(auc(self.label_separation)):.4f})"
+        if self.label_step is not None:
+            label += f" at step {self.label_step:g}"
+        horizon = "the paper's simulated curve, t = 3" if self.horizon is None else f"step {self.horizon:g}"
+        return [
+            ("K*", f"{self.k:.2f}" + ("" if self.basis == "measured" else f" ({self.basis})")),
+            ("as good (v within 1%)", _flat_text(self.flat)),
+            (
+                "90% interval",
+                "none (no counts)" if self.interval is None else "{:.1f} .. {:.1f}".format(*self.interval),
+            ),
+            ("margin over K = infinity", f"{self.margin:.4f}"),
+            ("verdict", self.verdict),
+            ("label separation", label),
+            ("horizon T", horizon),
+            ("K* at other horizons", _by_text(self.k_by_horizon)),
+            ("K* at other lambdas", _by_text(self.k_by_lam)),
+        ]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain lists, numbers and strings, ready for JSON."""
+        return _listed(asdict(self))
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> Estimate:
+        """The inverse of `to_dict`."""
+        known = {field.name for field in fields(cls)}
+        if not isinstance(data, Mapping) or set(data) != known:
+            given = set(data) if isinstance(data, Mapping) else {type(data).__name__}
+            raise InputError(
+                f"estimate: missing {sorted(known - given)}, unknown {sorted(given - known)}. "
+                "Pass what Estimate.to_dict() gave."
+            )
+        values = {name: _tupled(value) for name, value in data.items()}
+        values["curve"] = EffectivenessCurve(**_tupled_values(data["curve"]))
+        values["pilot"] = Pilot(**_tupled_values(data["pilot"]))
+        values["rising"] = None if data["rising"] is None else Rising(**data["rising"])
+        return cls(**values)
+
+
+def _flat_text(flat: tuple[int, int | None]) -> str:
+    return f"{flat[0]} and more" if flat[1] is None else f"{flat[0]}..{flat[1]}"
+
+
+def _by_text(table: Mapping[str, float]) -> str:
+    return ", ".join(f"{name}: {k:.4g}" for name, k in table.items())
+
+
+def _listed(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: _listed(item) for name, item in value.items()}
+    return [_listed(item) for item in value] if isinstance(value, tuple) else value
+
+
+def _tupled(value: Any) -> Any:
+    return tuple(_tupled(item) for item in value) if isinstance(value, list) else value
+
+
+def _tupled_values(data: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: _tupled(value) for name, value in data.items()}

@@ -1,0 +1,90 @@
+r"""Where a curve that is still rising will end: a saturating fit with an honest range.
+
+.. math:: \mu(t) = a - b\,e^{-t/\tau}
+
+For a given time constant the other two follow from linear least squares, so the fit is a scan over
+:math:`\tau`, with nothing that could fail to converge. Each :math:`\tau` weighs as much as its likelihood; the
+asymptote's uncertainty is the spread over them all. A curve that is still a straight line fits every long
+:math:`\tau` alike, and the range says so by being wide.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from negwise.theory.horizon import piece_starts
+from negwise.theory.separation import Floats
+
+SETTLED = 0.95  # a curve at this share of its asymptote counts as converged, as for the horizon
+_GROWTH = 0.03
+_SIGMAS = 2.0
+_TAUS = 120
+_PIECES = 512  # a longer curve is averaged down to this many points
+_SLOWEST = 10.0  # the longest time constant considered, in lengths of the curve
+_LEAST_NOISE = 1e-3  # separations are never known better than this; keeps a noiseless curve from false certainty
+
+
+@dataclass(frozen=True)
+class Forecast:
+    """The asymptote ``a`` of a rising curve with its standard error, and when 95% of it is reached."""
+
+    asymptote: float
+    se: float
+    amplitude: float
+    tau: float
+    settles_at: float
+
+    def at(self, steps: Floats) -> Floats:
+        """The fitted curve at ``steps`` (n,)."""
+        return self.asymptote - self.amplitude * np.exp(-steps / self.tau)
+
+
+def forecast(steps: Floats, separations: Floats) -> Forecast | None:
+    """Fit the second half of the rise and beyond; None where there are too few evaluations to fit."""
+    start = int(np.argmax(separations >= 0.5 * separations.max()))
+    t, y = steps[start:], separations[start:]
+    if t.size < 5:
+        return None
+    cuts = piece_starts(t.size, _PIECES)
+    sizes = np.diff(np.append(cuts, t.size))
+    t, y = np.add.reduceat(t, cuts) / sizes, np.add.reduceat(y, cuts) / sizes
+    span = float(t[-1] - t[0])
+    taus = np.geomspace(span / t.size, _SLOWEST * span, _TAUS)
+    decay = np.exp(-(t - t[0]) / taus[:, None])  # (taus, n)
+    centred = decay - decay.mean(axis=1, keepdims=True)
+    spread = (centred**2).sum(axis=1)
+    fall = -(centred @ y) / spread
+    asymptote = y.mean() + fall * decay.mean(axis=1)
+    residual = ((y - (asymptote[:, None] - fall[:, None] * decay)) ** 2).sum(axis=1)
+
+    free = t.size - 3
+    residual += free * _LEAST_NOISE**2
+    # The likelihood of tau with the noise level integrated out, even in log tau; only rises to an asymptote count.
+    weights = (residual / residual.min()) ** (-0.5 * (t.size - 2)) * (fall > 0)
+    if not weights.sum() > 0:
+        return None
+    weights /= weights.sum()
+    mean = float(weights @ asymptote)
+    within = residual / free * (1.0 / t.size + decay.mean(axis=1) ** 2 / spread)
+    se = math.sqrt(float(weights @ (within + (asymptote - mean) ** 2)))
+    tau = float(np.exp(weights @ np.log(taus)))
+    amplitude = (mean - float(y[-1])) * math.exp(min(t[-1] / tau, 700.0))
+    remaining = max((mean - float(y[-1])) / ((1.0 - SETTLED) * mean), 1.0)
+    return Forecast(mean, se, amplitude, tau, float(t[-1] + tau * math.log(remaining)))
+
+
+def still_rising(steps: Floats, separations: Floats) -> bool:
+    """Whether a line through the last third (at least four evaluations) rises, by 3% of its end and beyond noise."""
+    third = min(int(np.searchsorted(steps, steps[0] + (steps[-1] - steps[0]) * 2.0 / 3.0)), steps.size - 4)
+    t, y = steps[max(third, 0) :], separations[max(third, 0) :]
+    if t.size < 3:
+        return False
+    away = t - t.mean()
+    slope = float(away @ y) / float(away @ away)
+    residual = y - y.mean() - slope * away
+    slope_se = math.sqrt(float(residual @ residual) / (t.size - 2) / float(away @ away))
+    end = float(y.mean() + slope * away[-1])
+    return slope * float(t[-1] - t[0]) > _GROWTH * abs(end) and slope > _SIGMAS * slope_se

@@ -1,0 +1,107 @@
+r"""How much of a training curve counts: where validation peaks, and T, "until convergence".
+
+The mean of v over training depends on when training is called finished. T is the first evaluation whose
+smoothed validation separation reaches 95% of its peak: on the paper's simulated curve
+:math:`\mu(1 - e^{-t})` that is its own t = 3.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numpy.typing import NDArray
+
+from negwise.theory.separation import Floats
+
+HORIZON = 0.95
+RAMP_END = 3.0
+_NORMAL_MEDIAN = 0.6745  # of the size of a standard normal
+_RAMP_NODES = 257  # odd, for Simpson's rule; the mean is then right to ten digits
+
+
+def smooth(steps: Floats, values: Floats) -> Floats:
+    """A straight line through each evaluation and its neighbours, 5% of the curve to either side (at least one).
+
+    Lines rather than means, so that the ends of a rising curve are not pulled down. Fewer than five evaluations
+    are left as they are.
+    """
+    n = steps.size
+    if n < 5:
+        return values
+    half = max(1, n // 20)
+    at = np.arange(n)
+    low, high = np.maximum(at - half, 0), np.minimum(at + half + 1, n)
+    # Sums are taken about the whole curve's centre, then moved, to keep digits on long curves.
+    t, y = steps - steps.mean(), values - values.mean()
+
+    def window(x: Floats) -> Floats:
+        total = np.concatenate([[0.0], np.cumsum(x)])
+        return (total[high] - total[low]) / (high - low)
+
+    mean_t, mean_y = window(t), window(y)
+    spread = window(t * t) - mean_t**2
+    slope = (window(t * y) - mean_t * mean_y) / spread
+    return values.mean() + mean_y + slope * (t - mean_t)
+
+
+def jitter(steps: Floats, values: Floats) -> float:
+    """The noise of single evaluations: how far each lies off the line between its neighbours, by the median.
+
+    It is what evaluations do not share. Fewer than five evaluations tell nothing of it: 0.
+    """
+    if steps.size < 5:
+        return 0.0
+    share = (steps[1:-1] - steps[:-2]) / (steps[2:] - steps[:-2])
+    off = values[1:-1] - (1.0 - share) * values[:-2] - share * values[2:]
+    scale = np.sqrt(1.0 + share**2 + (1.0 - share) ** 2)
+    return float(np.median(np.abs(off) / scale)) / _NORMAL_MEDIAN
+
+
+def peak_index(smoothed: Floats) -> int:
+    """The first evaluation at which the smoothed separation is highest."""
+    return int(np.argmax(smoothed))
+
+
+def horizon_index(smoothed: Floats, share: float = HORIZON) -> int:
+    """The first evaluation that reaches ``share`` of the peak (the peak itself where it is not above chance)."""
+    peak = peak_index(smoothed)
+    return int(np.argmax(smoothed >= share * smoothed[peak])) if smoothed[peak] > 0 else peak
+
+
+def trapezoid_weights(steps: Floats) -> Floats:
+    """Weights (T,) of the trapezoid mean over [steps[0], steps[-1]]; they add up to one."""
+    if steps.size == 1:
+        return np.ones(1)
+    gaps = np.diff(steps)
+    weights = np.zeros(steps.size)
+    weights[:-1] += gaps
+    weights[1:] += gaps
+    return weights / (2.0 * (steps[-1] - steps[0]))
+
+
+def from_start(steps: Floats, separations: Floats) -> tuple[Floats, Floats]:
+    """The curve with (0, separation 0) in front where it does not begin at step 0: an untrained model is at chance."""
+    if steps[0] <= 0:
+        return steps, separations
+    return np.concatenate([[0.0], steps]), np.concatenate([[0.0], separations])
+
+
+def piece_starts(n: int, most: int) -> NDArray[np.intp]:
+    """Where each of at most ``most`` even pieces of n points begins: for averaging a long curve down."""
+    return np.linspace(0, n, min(n, most), endpoint=False).astype(np.intp)
+
+
+def ramp(end: float, share: float = HORIZON) -> tuple[Floats, Floats]:
+    r"""A curve that ends at separation ``end``: separations (T,) at even times, and Simpson's weights for their mean.
+
+    .. math:: \mu'_t = \mu'_{\mathrm{end}}\,\frac{1-e^{-t}}{1-e^{-3}}, \qquad t \in [0, 3]
+
+    The paper's t = 3 is where the curve is at 95% of its asymptote; another ``share`` moves that end.
+    """
+    last = RAMP_END * math.log1p(-share) / math.log1p(-HORIZON)
+    t = np.linspace(0.0, last, _RAMP_NODES)
+    weights = np.full(_RAMP_NODES, 2.0)
+    weights[1::2] = 4.0
+    weights[[0, -1]] = 1.0
+    return end * np.expm1(-t) / math.expm1(-RAMP_END), weights / (3.0 * (_RAMP_NODES - 1))

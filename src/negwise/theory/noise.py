@@ -1,0 +1,55 @@
+r"""How uncertain K* is: standard errors of AUC pushed through the argmax.
+
+Independent normals, each cut into slices of equal probability: one for the label separation; one shift shared by
+the whole validation curve (its evaluations score the same queries, so most of their errors move together); and, for
+what evaluations do not share, one for the level at which T is read. Without the last, a curve whose K* depends more
+on T than on its AUC is covered too rarely. Every combination of slices has its K*; the 90% interval is the middle of
+those, in log K. Nothing is random.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from scipy.special import ndtri, owens_t
+
+from negwise.theory.optimum import k_grid
+from negwise.theory.separation import SQRT2, Floats, auc
+
+COVERAGE = 0.90
+SLICES = 31
+_PER_DECADE = 24
+
+
+def auc_se_from_counts(separation: Floats, n_queries: Floats, n_pairs: Floats | None) -> Floats:
+    r"""Standard errors (n,) of AUCs over queries, under the framework's own Gaussians, from separations (n,).
+
+    With m negatives for each query's positive, the share below it varies by
+    :math:`\mathrm{Var}\,\Phi(x) + E[\Phi(1-\Phi)]/m = P_2 - P_1^2 + (P_1 - P_2)/m`, where
+    :math:`P_K = P(\mu, K)`. At K = 2 that is a bivariate normal probability, so Owen's T gives it in closed form:
+    :math:`P_2 = P_1 - 2\,T(\mu/\sqrt2, 1/\sqrt3)`. Where the pairs were not counted, m = 1 is taken: the widest
+    case, never too narrow.
+    """
+    first = auc(separation)
+    second = first - 2.0 * owens_t(separation / SQRT2, 1.0 / math.sqrt(3.0))
+    per_query = 1.0 if n_pairs is None else n_pairs / n_queries
+    return np.sqrt((second - first**2 + (first - second) / per_query) / n_queries)
+
+
+def slices(se: float, n: int = SLICES) -> Floats:
+    """Deviations (n,) of a normal with standard error ``se``, one for each of n slices of equal probability."""
+    return se * ndtri((np.arange(n) + 0.5) / n)
+
+
+def draw_ks(max_k: float) -> Floats:
+    """The grid of K on which draws look for their maximum; coarser than the estimate's own."""
+    return k_grid(max_k, _PER_DECADE)
+
+
+def interval(draws: Floats, k: float) -> tuple[float, float]:
+    """The middle 90% of the draws, in log K, with ``k`` itself: where K* has its least value in the separation,
+    every draw lies to one side of it."""
+    tail = (1.0 - COVERAGE) / 2.0
+    low, high = np.exp(np.quantile(np.log(draws), [tail, 1.0 - tail]))
+    return min(float(low), k), max(float(high), k)

@@ -1,0 +1,101 @@
+"""The best K: where effectiveness peaks, how wide the peak is, and what it gains over "everything is easy"."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from negwise.theory.effectiveness import balance
+from negwise.theory.separation import Floats
+
+ReliabilityCurve = Callable[[Floats], Floats]  # K (n,) -> P (n,)
+
+PER_DECADE = 64
+FLAT = 0.01  # "as good" means within one percent of the maximum
+_ZOOM = 33  # points of each finer grid
+
+
+@dataclass(frozen=True)
+class Optimum:
+    """The maximum of v over K in [1, max_k], with the curve it was found on."""
+
+    k: float
+    k_int: int
+    value: float
+    flat: tuple[int, int | None]
+    at_end: bool
+    ks: Floats
+    vs: Floats
+
+
+def k_grid(max_k: float, per_decade: int = PER_DECADE) -> Floats:
+    """K from 1 to ``max_k``, evenly spaced in log K, both ends included."""
+    decades = math.log10(max_k)
+    return np.geomspace(1.0, max_k, max(2, math.ceil(decades * per_decade) + 1)) if max_k > 1 else np.ones(1)
+
+
+def optimum(label: ReliabilityCurve, model: ReliabilityCurve, lam: float, max_k: float) -> Optimum:
+    """Maximise ``v(K) = balance(P(A), mean P(B))`` over K in [1, max_k].
+
+    v can have a second bump far out, so a grid over the whole range finds the right one, and ever finer grids
+    around it sharpen it.
+    """
+
+    def v(k: Floats) -> Floats:
+        return balance(label(k), model(k), lam)
+
+    ks = k_grid(max_k)
+    vs = v(ks)
+    k, value = _sharpen(v, ks, vs)
+    whole = np.array([i for i in (math.floor(k), math.ceil(k)) if i <= max_k], dtype=np.float64)
+    k_int = int(whole[np.argmax(v(whole))])
+    return Optimum(k, k_int, value, _flat(v, ks, vs, k, k_int, value), bool(k >= ks[-1]), ks, vs)
+
+
+def peaks(vs: Floats, ks: Floats) -> Floats:
+    """The K of each row's maximum: vs (..., n) on an even grid of log K -> (...), by a parabola at the top."""
+    top = np.argmax(vs, axis=-1)
+    inner = np.clip(top, 1, ks.size - 2)
+    left, middle, right = (np.take_along_axis(vs, (inner + i)[..., None], -1)[..., 0] for i in (-1, 0, 1))
+    bend = left - 2.0 * middle + right
+    offset = np.where((bend < 0) & (top == inner), 0.5 * (left - right) / np.where(bend < 0, bend, 1.0), 0.0)
+    return ks[top] * np.exp(offset * np.log(ks[1] / ks[0]))  # a maximum at an end stays exactly there
+
+
+def _sharpen(v: ReliabilityCurve, ks: Floats, vs: Floats) -> tuple[float, float]:
+    """K and value of the maximum, from the grid's own top down to a relative width of 1e-7."""
+    while True:
+        top = int(np.argmax(vs))
+        low, high = ks[max(top - 1, 0)], ks[min(top + 1, ks.size - 1)]
+        # v is quadratic at its top: closer than the root of machine precision its values are noise.
+        if high - low <= 1e-7 * low:
+            return float(ks[top]), float(vs[top])
+        ks = np.geomspace(low, high, _ZOOM)
+        vs = v(ks)
+
+
+def _flat(v: ReliabilityCurve, ks: Floats, vs: Floats, k: float, k_int: int, value: float) -> tuple[int, int | None]:
+    """Smallest and largest whole K of the connected range around k with v within `FLAT`; None where it stays open."""
+    least = value - FLAT * abs(value)
+    outside = np.flatnonzero(vs < least)
+    left, right = outside[ks[outside] < k], outside[ks[outside] > k]
+    low = _crossing(v, ks[left[-1]], min(ks[left[-1] + 1], k), least) if left.size else 1.0
+    first = min(math.ceil(low), k_int)
+    if not right.size:
+        return first, None
+    high = _crossing(v, ks[right[0]], max(ks[right[0] - 1], k), least)
+    return first, max(math.floor(high), k_int)
+
+
+def _crossing(v: ReliabilityCurve, outside: float, inside: float, least: float) -> float:
+    """The K between ``outside`` and ``inside`` at which v comes up to ``least``, to a relative width of 1e-9."""
+    while abs(inside - outside) > 1e-9 * inside:
+        ks = np.geomspace(outside, inside, _ZOOM)
+        enough = v(ks) >= least
+        enough[-1] = True  # by what inside means; its own rounding must not undo it
+        first = int(np.argmax(enough))
+        outside, inside = float(ks[first - 1]), float(ks[first])
+    return inside

@@ -1,0 +1,146 @@
+"""What a pilot run tells, checked: the training and validation curves that an estimate starts from."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from negwise.errors import InputError
+from negwise.theory.horizon import smooth
+from negwise.theory.noise import auc_se_from_counts
+from negwise.theory.ranks import Ranks, rank_auc, ranks
+from negwise.theory.separation import Floats, as_floats, first_bad, separation, separation_se
+
+Scores = tuple[ArrayLike, ArrayLike]
+
+_NEAREST = 1e-12  # no sample is large enough to tell an AUC closer to 0 or 1 than this
+
+
+@dataclass(frozen=True)
+class Curve:
+    """AUC at steps (n,), its standard errors (n,) where known, and scores' ranks where scores were given."""
+
+    steps: Floats
+    auc: Floats
+    se: Floats | None = None
+    standings: tuple[Ranks, ...] | None = None
+
+    @functools.cached_property
+    def separations(self) -> Floats:
+        return separation(self.auc)
+
+    @functools.cached_property
+    def smoothed(self) -> Floats:
+        return smooth(self.steps, self.separations)
+
+    def se_at(self, step: float) -> float | None:
+        """Standard error of the separation at a step (the nearest evaluation's)."""
+        if self.se is None:
+            return None
+        nearest = int(np.argmin(np.abs(self.steps - step)))
+        return float(separation_se(self.auc[nearest], self.se[nearest]))
+
+
+def read_curve(
+    name: str,
+    auc: ArrayLike,
+    steps: ArrayLike | None,
+    se: ArrayLike | None,
+    n_queries: ArrayLike | None,
+    n_pairs: ArrayLike | None,
+) -> Curve:
+    """A checked curve from the arguments ``{name}_auc``, steps, ``{name}_se`` and counts."""
+    values = check_auc(f"{name}_auc", auc)
+    errors = None
+    if se is not None:
+        errors = as_floats(se, f"{name}_se")
+        if np.any(errors <= 0):
+            raise InputError(f"{name}_se: got {first_bad(errors, errors <= 0)}, expected standard errors above 0.")
+        if errors.size not in (1, values.size):
+            raise InputError(
+                f"{name}_se: got {errors.size} values for {values.size} AUCs, expected one, or one for each."
+            )
+        errors = np.broadcast_to(errors.ravel(), values.shape)
+    elif n_queries is not None:
+        queries = check_counts(f"{name}: n_queries", n_queries, 2.0, "2", values.size)
+        pairs = (
+            None
+            if n_pairs is None
+            else check_counts(f"{name}: n_pairs", n_pairs, queries, "the number of queries", values.size)
+        )
+        errors = auc_se_from_counts(separation(values), queries, pairs)
+    elif n_pairs is not None:
+        raise InputError("n_pairs: got a number without n_queries; standard errors go over queries. Pass n_queries.")
+    return Curve(check_steps(name, steps, values.size), values, errors)
+
+
+def read_scores(name: str, scores: Scores | Sequence[Scores], steps: ArrayLike | None) -> Curve:
+    """A curve from scores: one pair (positives, negatives), or a list of such pairs, one for each evaluation."""
+    sets = [scores] if isinstance(scores, tuple) else list(scores)
+    if not sets or not all(isinstance(one, tuple) and len(one) == 2 for one in sets):
+        raise InputError(
+            f"{name}_scores: expected a tuple (positives, negatives), or a list of such tuples, one for each "
+            "evaluation."
+        )
+    standings = tuple(ranks(positives, negatives) for positives, negatives in sets)
+    aucs, errors = np.array([rank_auc(standing) for standing in standings]).T
+    values = check_auc(f"{name}_scores", aucs)
+    return Curve(check_steps(name, steps, values.size), values, errors, standings)
+
+
+def check_auc(name: str, auc: ArrayLike) -> Floats:
+    """AUCs as (n,) with n > 0, each strictly inside (0, 1)."""
+    values = as_floats(auc, name)
+    if values.ndim > 1:
+        raise InputError(f"{name}: got shape {values.shape}, expected one number or one list of numbers.")
+    values = values.reshape(-1)
+    if values.size == 0:
+        raise InputError(f"{name}: got an empty curve, expected at least one AUC.")
+    bad = (values < _NEAREST) | (values > 1 - _NEAREST)
+    if not np.any(bad):
+        return values
+    value = float(values[np.argmax(bad)])
+    hint = "Expected an AUC between 0 and 1, both excluded."
+    if 1 < value <= 100:
+        hint += f" If this is a percentage, pass {value / 100:g}."
+    elif 0 <= value <= 1:
+        hint += (
+            " A perfect ranking has no finite separation: evaluate on more queries or more negatives, or drop the "
+            "evaluations after it."
+        )
+    raise InputError(f"{name}: got {first_bad(values, bad)}. {hint}")
+
+
+def check_steps(name: str, steps: ArrayLike | None, n: int) -> Floats:
+    """Steps (n,), never negative and strictly rising; 1, 2, ..., n where none were given."""
+    if steps is None:
+        return np.arange(1.0, n + 1.0)
+    values = as_floats(steps, "steps").reshape(-1)
+    if values.size != n:
+        raise InputError(
+            f"steps: got {values.size} for {n} values of the {name} curve, expected one for each. "
+            "Where the curves were logged at different steps, pass train_steps too."
+        )
+    if np.any(values < 0):
+        raise InputError(f"steps: got {first_bad(values, values < 0)}, expected numbers from 0 up.")
+    back = np.append(False, np.diff(values) <= 0)
+    if np.any(back):
+        raise InputError(
+            f"steps: got {first_bad(values, back)} after {float(values[np.argmax(back) - 1])!r}, expected rising "
+            "steps. Sort the curve and keep one value per step."
+        )
+    return values
+
+
+def check_counts(name: str, count: ArrayLike, least: Floats | float, what: str, n: int) -> Floats:
+    """A count, or one for each of n evaluations, as float64; each at least ``least``, which is ``what``."""
+    values = as_floats(count, name)
+    if values.ndim > 1 or values.size not in (1, n):
+        raise InputError(f"{name}: got {values.size} counts for {n} AUCs, expected one, or one for each.")
+    if np.any(values < least):
+        raise InputError(f"{name}: got {first_bad(values, values < least)}, expected at least {what}.")
+    return values

@@ -1,0 +1,99 @@
+r"""Reliability from scores themselves: ranks instead of a Gaussian on the model's side (eq. 4).
+
+A positive that stands above r of its m negatives, with t ties, beats K of them drawn without replacement with
+probability :math:`\binom rK/\binom mK`. That is an unbiased estimate of :math:`F(s^+)^K`, for every integer
+K up to m. Ties are broken at random, which makes r uniform on r..r+t; the sum has a closed form,
+
+.. math:: \frac1{t+1}\sum_{j=0}^{t}\binom{r+j}K = \frac{1}{t+1}\left[\binom{r+t+1}{K+1} - \binom r{K+1}\right].
+
+Shapes: n positives, m negatives each.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike
+from scipy.special import gammaln
+
+from negwise.errors import InputError
+from negwise.theory.separation import Floats, as_floats
+
+
+class Ranks(NamedTuple):
+    """How each positive stands among its negatives: below (n,), ties (n,), and m, their number."""
+
+    below: Floats
+    ties: Floats
+    negatives: int
+
+    @property
+    def shares(self) -> Floats:
+        """Share of its own negatives below each positive, ties one half (n,)."""
+        return (self.below + 0.5 * self.ties) / self.negatives
+
+
+def ranks(positives: ArrayLike, negatives: ArrayLike) -> Ranks:
+    """Ranks of ``positives`` (n,) among ``negatives``: (n, m) its own ones, or (m,) shared by all."""
+    pos, neg = as_floats(positives, "positive scores"), as_floats(negatives, "negative scores")
+    if pos.ndim != 1 or pos.size == 0:
+        raise InputError(
+            f"positive scores: got shape {pos.shape}, expected (n,): one score per positive, at least one."
+        )
+    if neg.ndim not in (1, 2) or neg.size == 0 or (neg.ndim == 2 and len(neg) != len(pos)):
+        raise InputError(
+            f"negative scores: got shape {neg.shape} for {pos.size} positives, expected ({pos.size}, m), a row of "
+            "negatives for each positive, or (m,), shared by all of them."
+        )
+    if neg.ndim == 1:
+        ordered = np.sort(neg)
+        below = np.searchsorted(ordered, pos, side="left")
+        ties = np.searchsorted(ordered, pos, side="right") - below
+    else:
+        below = (neg < pos[:, None]).sum(axis=1)
+        ties = (neg == pos[:, None]).sum(axis=1)
+    return Ranks(below.astype(np.float64), ties.astype(np.float64), neg.shape[-1])
+
+
+def rank_auc(standing: Ranks) -> tuple[float, float]:
+    """AUC, the mean share of negatives below a positive, and its standard error over positives."""
+    shares = standing.shares
+    if shares.size < 2:
+        raise InputError("positive scores: got 1, expected at least 2: one score has no standard error.")
+    return float(shares.mean()), float(shares.std(ddof=1) / np.sqrt(shares.size))
+
+
+def rank_reliability(standing: Ranks, k: Floats) -> Floats:
+    """Unbiased P(B) at each K (n_k,) for K up to the number of negatives.
+
+    A real K means floor(K) or floor(K)+1 negatives by chance (eq. 8), so between integers P is the straight
+    line: that too is unbiased, for what is really drawn.
+    """
+    if np.any(k > standing.negatives):
+        raise InputError(
+            f"k: got {float(k.max())!r}, expected at most {standing.negatives}: ranks among {standing.negatives} "
+            "negatives say nothing about more of them. Score more negatives per positive."
+        )
+    whole = np.floor(k)
+    needed = np.unique(np.concatenate([whole, np.minimum(whole + 1, standing.negatives)]))
+    at_integers = _mean_win(standing, needed)
+    return np.interp(k, needed, at_integers)
+
+
+def _mean_win(standing: Ranks, k: Floats) -> Floats:
+    # Positives with the same rank share a term, so the work grows with the distinct ranks, not with n.
+    kinds, times = np.unique(np.stack([standing.below, standing.ties]), axis=1, return_counts=True)
+    below, ties = kinds[:, :, None]
+    above = np.exp(_log_choose(below + ties + 1, k + 1) - _log_choose(float(standing.negatives), k))
+    under = np.exp(_log_choose(below, k + 1) - _log_choose(float(standing.negatives), k))
+    wins = (above - under) / (ties + 1)
+    return times @ wins / times.sum()
+
+
+def _log_choose(n: Floats | float, k: Floats) -> Floats:
+    """log of the binomial coefficient, minus infinity where k > n."""
+    short = k > n
+    rest = np.where(short, 0.0, n - k)
+    value = gammaln(np.asarray(n) + 1.0) - gammaln(np.where(short, 0.0, k) + 1.0) - gammaln(rest + 1.0)
+    return np.where(short, -np.inf, value)

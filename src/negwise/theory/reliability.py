@@ -1,0 +1,118 @@
+r"""Reliability: the chance that a positive beats all of its K negatives (eq. 3 and 4).
+
+.. math:: P(\mu, K) = E_{x \sim N(\mu, 1)}[\Phi(x)^K]
+
+The integrand is analytic and dies like a Gaussian at both ends, so the plain trapezoid rule converges
+spectrally: its error is about :math:`e^{-2\pi a/h}`, where :math:`a` is the width of the strip in which the
+integrand stays tame. The narrowest strip is that of :math:`\Phi(x)^K` at large K, a Gumbel step of width
+:math:`1/\sqrt{2\ln K}`; at K = 1e7 that gives :math:`a \approx 0.3`, and h = 1/20 leaves 1e-16. Every term is
+positive, so the *relative* error is that small too, even where the probability is 1e-11.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable
+
+import numpy as np
+from numpy.typing import ArrayLike
+from scipy.special import log_ndtr
+
+from negwise.errors import InputError
+from negwise.theory.separation import Floats, as_floats, first_bad
+
+STEP = 1.0 / 20.0
+REACH = 9.0  # a Gaussian beyond nine standard deviations is below one part in 1e18
+MAX_K = 1e7  # up to here the step above is fine enough
+MAX_SEPARATION = 60.0
+_LOW, _HIGH = -11.0, 17.0  # covers separations from -2 to 8, so that those always share one grid
+_PAIRS = 4096  # pairs of (separation, K) held in memory at once: 18 MB
+
+
+@functools.cache
+def grid(low: float = _LOW, high: float = _HIGH) -> tuple[Floats, Floats]:
+    r"""Nodes x (N,) from ``low`` to ``high`` in multiples of the step, and :math:`\log\Phi(x)` (N,)."""
+    nodes: Floats = np.arange(math.floor(low / STEP), math.ceil(high / STEP) + 1, dtype=np.float64) * STEP
+    log_below = log_ndtr(nodes)
+    nodes.setflags(write=False)
+    log_below.setflags(write=False)
+    return nodes, log_below
+
+
+def grid_for(separations: Floats) -> tuple[Floats, Floats]:
+    """The common grid, made longer where a separation lies outside [-2, 8]."""
+    if separations.size == 0:
+        return grid()
+    low, high = float(separations.min()), float(separations.max())
+    # Above x = 10 every power of Phi is 1, so a low separation needs no more room on the right.
+    return grid(min(_LOW, math.floor(low - REACH)), max(_HIGH, math.ceil(high + REACH)))
+
+
+def log_normal(x: Floats) -> Floats:
+    r""":math:`\log(h\,\varphi(x))`: the standard normal density with the quadrature weight folded in."""
+    return -0.5 * x * x + math.log(STEP / math.sqrt(2.0 * math.pi))
+
+
+def reliability(separation: ArrayLike, k: ArrayLike) -> Floats:
+    r"""P(mu, K), eq. 3 with the label separation, eq. 4 with the model's. Arguments broadcast.
+
+    Real K from 0 to 1e7. Exact cases: :math:`P(0, K) = 1/(K+1)`, :math:`P(\mu, 1) = \mathrm{AUC}`,
+    :math:`P(\mu, 0) = 1`.
+
+    >>> float(reliability(1.0, 4).round(6))
+    0.493699
+    """
+    return _integrate(separation, k, lambda power, log_below, _: power * log_below)
+
+
+def reliability_slope_k(separation: ArrayLike, k: ArrayLike) -> Floats:
+    r""":math:`\partial P/\partial K = E[\Phi(x)^K \log\Phi(x)]`, never positive."""
+    # log(-log Phi) keeps the factor inside the exponent, so that every term has one sign.
+    return -_integrate(separation, k, lambda power, log_below, _: power * log_below + np.log(-log_below))
+
+
+def reliability_slope_separation(separation: ArrayLike, k: ArrayLike) -> Floats:
+    r""":math:`\partial P/\partial\mu = K\,E[\Phi(x)^{K-1}\varphi(x)]`, never negative.
+
+    By parts from :math:`E[(x-\mu)\Phi(x)^K]`, which would cancel.
+    """
+    slope = _integrate(
+        separation, k, lambda power, log_below, x: (power - 1.0) * log_below + log_normal(x) - math.log(STEP)
+    )
+    return slope * np.asarray(k, dtype=np.float64)
+
+
+def check_k(k: ArrayLike) -> Floats:
+    """``k`` as float64, or an `InputError` where it is outside [0, 1e7]."""
+    value = as_floats(k, "k")
+    bad = (value < 0) | (value > MAX_K)
+    if np.any(bad):
+        raise InputError(f"k: got {first_bad(value, bad)}, expected a number of negatives from 0 to 1e7.")
+    return value
+
+
+def _integrate(separation: ArrayLike, k: ArrayLike, log_term: Callable[[Floats, Floats, Floats], Floats]) -> Floats:
+    """Sum over the nodes of N(x; mu, 1) exp(log_term(K, log Phi(x), x)), broadcasting mu against K."""
+    mu, power = as_floats(separation, "separation"), check_k(k)
+    far = np.abs(mu) > MAX_SEPARATION
+    if np.any(far):
+        raise InputError(
+            f"separation: got {first_bad(mu, far)}, expected at most {MAX_SEPARATION:g} in size. "
+            "Pass a separation, as negwise.separation(auc) gives it."
+        )
+    nodes, log_below = grid_for(mu)
+
+    def integral(mu: Floats, power: Floats) -> Floats:
+        density = np.exp(log_normal(nodes - mu[..., None]))
+        return np.vecdot(density, np.exp(log_term(power[..., None], log_below, nodes)))
+
+    if mu.size + power.size <= 2 * _PAIRS:
+        return np.asarray(integral(mu, power), dtype=np.float64)
+    pairs = np.broadcast_arrays(mu, power)
+    flat_mu, flat_power = (np.ravel(side) for side in pairs)
+    out = np.empty(flat_mu.size)
+    for start in range(0, out.size, _PAIRS):
+        part = slice(start, start + _PAIRS)
+        out[part] = integral(flat_mu[part], flat_power[part])
+    return out.reshape(pairs[0].shape)

@@ -1,0 +1,76 @@
+import numpy as np
+import pytest
+
+from negwise.theory.horizon import (
+    from_start,
+    horizon_index,
+    jitter,
+    piece_starts,
+    ramp,
+    smooth,
+    trapezoid_weights,
+)
+
+
+def test_smoothing_keeps_lines_and_matches_least_squares():
+    steps = np.cumsum(np.random.default_rng(0).uniform(0.5, 3, 60))
+    np.testing.assert_allclose(smooth(steps, 2 + 0.3 * steps), 2 + 0.3 * steps, atol=1e-10)
+    values = np.random.default_rng(1).normal(size=60)
+    for at in (0, 1, 30, 58, 59):
+        window = slice(max(at - 3, 0), at + 4)
+        line = np.polyfit(steps[window], values[window], 1)
+        assert smooth(steps, values)[at] == pytest.approx(np.polyval(line, steps[at]), abs=1e-9)
+
+
+def test_short_curves_are_left_alone():
+    np.testing.assert_array_equal(smooth(np.arange(4.0), np.array([1.0, 3.0, 2.0, 5.0])), [1, 3, 2, 5])
+
+
+def test_horizon_of_the_papers_curve_is_its_own_t_three():
+    t = np.linspace(0, 8, 801)
+    assert t[horizon_index(1 - np.exp(-t))] == pytest.approx(3.0, abs=0.01)
+    assert t[horizon_index(1 - np.exp(-t), 0.90)] == pytest.approx(np.log(10), abs=0.02)
+
+
+def test_horizon_comes_before_overfitting():
+    values = np.array([0.2, 0.6, 0.93, 0.99, 1.0, 0.9, 0.7])
+    assert horizon_index(values) == 3
+    assert horizon_index(np.array([-0.5, -0.2, -0.4])) == 1
+
+
+def test_weights_are_numpys_trapezoid():
+    steps = np.array([0.0, 1.0, 4.0, 10.0])
+    values = np.array([3.0, -1.0, 2.0, 5.0])
+    assert trapezoid_weights(steps) @ values == pytest.approx(np.trapezoid(values, steps) / 10)
+    np.testing.assert_array_equal(trapezoid_weights(np.array([7.0])), [1.0])
+
+
+def test_jitter_is_the_noise_that_evaluations_do_not_share():
+    rng = np.random.default_rng(4)
+    steps = np.cumsum(rng.uniform(0.5, 2, 400))
+    shared = rng.normal()  # moves all of them alike, and must not count
+    noisy = 2 - 2 * np.exp(-steps / 100) + shared + rng.normal(0, 0.05, 400)
+    assert jitter(steps, noisy) == pytest.approx(0.05, rel=0.15)
+    assert jitter(steps, 3 + 0.2 * steps) == pytest.approx(0.0, abs=1e-12)
+    assert jitter(steps[:4], noisy[:4]) == 0.0
+
+
+def test_an_untrained_model_is_put_in_front_once():
+    assert from_start(np.array([5.0]), np.array([1.0]))[0].tolist() == [0.0, 5.0]
+    assert from_start(np.array([0.0, 5.0]), np.array([0.1, 1.0]))[1].tolist() == [0.1, 1.0]
+
+
+def test_ramp_against_a_fine_riemann_sum():
+    mu, weights = ramp(2.0)
+    t = np.linspace(0, 3, 300_001)
+    plain = np.trapezoid((2.0 * (1 - np.exp(-t)) / (1 - np.exp(-3))) ** 2, t) / 3
+    assert weights @ mu**2 == pytest.approx(plain, rel=1e-9)
+    assert weights.sum() == pytest.approx(1.0)
+
+
+def test_pieces_cover_a_long_curve_evenly():
+    starts = piece_starts(1000, 256)
+    assert starts[0] == 0
+    assert starts.size == 256
+    assert set(np.diff(np.append(starts, 1000)).tolist()) <= {3, 4}
+    assert piece_starts(5, 256).tolist() == [0, 1, 2, 3, 4]
