@@ -1,0 +1,36 @@
+"""AUC curves from the logs that people already have.
+
+    curves = read("lightning_logs/version_0")
+    curves.train_auc, curves.val_steps, curves.val_auc
+
+CSV and TSV (also exports of Weights & Biases and Lightning's metrics.csv), JSON lines (also negwise's own
+run.jsonl), Hugging Face's trainer_state.json. The content decides which it is; names decide which column is what.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+from negwise.curves.columns import choose
+from negwise.curves.extract import Curves, extract
+from negwise.curves.find import load, locate
+from negwise.curves.records import from_json, looks_like_json
+from negwise.curves.table import delimited
+
+__all__ = ["Curves", "read"]
+
+
+def read(path: str | os.PathLike[str], *, columns: Mapping[str, str | None] | None = None) -> Curves:
+    """Read the AUC curves in ``path``, a log file or a folder that holds one.
+
+    ``columns`` says which column plays a role where names do not: ``step``, ``train_auc``, ``train_se``,
+    ``train_queries``, ``train_pairs``, and the same four for ``val``. A role that is None is searched for.
+    Anything wrong with the file is an `InputError` that names the file and the line.
+    """
+    file = locate(Path(path))
+    text = load(file)
+    parse = from_json if looks_like_json(text) else delimited
+    table = parse(str(file), text)
+    return extract(table, choose(table, columns or {}))

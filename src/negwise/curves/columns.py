@@ -1,0 +1,186 @@
+"""Which column is which: names people give to AUC curves, their steps, standard errors and counts.
+
+A name is cut into words ("val/rocAUC" -> val, roc, auc) and the words decide. Nothing is guessed: a test
+column is not validation, a precision-recall AUC is not an AUC, a running best is not a curve, and of two
+candidates none is taken.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from negwise.curves.table import Table, listed, shown
+from negwise.errors import InputError
+
+SPLITS = ("train", "val")
+QUANTITIES = ("auc", "se", "queries", "pairs")
+ROLES = ("step", *(f"{split}_{quantity}" for split in SPLITS for quantity in QUANTITIES))
+FLAGS = {"train_auc": "--train-column", "val_auc": "--val-column", "step": "--step-column"}
+
+_WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+")
+
+_TRAIN = {"train", "training"}
+_VAL = {"val", "valid", "validation", "dev"}
+_EVAL = {"eval", "evaluation"}
+_TEST = {"test", "testing"}
+_AUC = {"auc", "auroc", "rocauc", "aucroc"}
+_SE = ({"se"}, {"sem"}, {"stderr"}, {"std", "err"}, {"std", "error"}, {"standard", "error"})
+_NOT_A_ROC_CURVE = (
+    {"pr", "prc", "precision", "recall", "partial", "loss", "time", "runtime", "count", "threshold"}
+    | {"min", "max", "best", "top", "delta", "diff", "gap"}
+    | {"std", "var", "sd", "se", "sem", "stderr", "err", "error", "ci", "low", "lower", "high", "upper"}
+)
+_FILLERS = {"n", "num", "number", "of", "count", "roc"}
+_STEP = {"step", "steps", "iteration", "iterations", "iter", "update", "updates"}
+_EPOCH = {"epoch", "epochs"}
+_STEP_FILLERS = {"global", "train", "trainer", "training", "n", "num", "number"}
+
+Found = dict[tuple[str | None, str], list[str]]
+"""(split, quantity) -> the columns whose names say so."""
+
+
+@dataclass(frozen=True)
+class Chosen:
+    columns: dict[str, str]
+    """Role -> column, for the roles that the file has."""
+    unassigned: tuple[str, ...]
+    """AUC columns whose names say neither training nor validation."""
+
+
+def words(name: str) -> frozenset[str]:
+    """The words of a name, in lower case: "run/valROC-auc" -> run, val, roc, auc."""
+    return frozenset(word.lower() for word in _WORD.findall(name))
+
+
+def split_of(named: frozenset[str]) -> str | None:
+    """'train', 'val', 'test', or None where the words name no split, or two.
+
+    Hugging Face prefixes every evaluation with "eval", even of training data, so "eval" yields to the others.
+    """
+    found = [split for split, known in (("train", _TRAIN), ("val", _VAL), ("test", _TEST)) if named & known]
+    if "test" in found:
+        return "test"
+    if not found and named & _EVAL:
+        return "val"
+    return found[0] if len(found) == 1 else None
+
+
+def quantity_of(named: frozenset[str]) -> str | None:
+    """'auc', 'se', 'queries', 'pairs', 'step', 'epoch' or None."""
+    if len(named - _STEP_FILLERS) == 1 and named & (_STEP | _EPOCH):
+        return "step" if named & _STEP else "epoch"
+    rest = named - _TRAIN - _VAL - _EVAL - _TEST - _AUC - _FILLERS
+    if rest in _SE:
+        return "se"
+    if rest in ({"queries"}, {"pairs"}):
+        return min(rest)
+    return "auc" if named & _AUC and not named & _NOT_A_ROC_CURVE else None
+
+
+def choose(table: Table, wanted: Mapping[str, str | None]) -> Chosen:
+    """Find the column of each role; ``wanted`` names some of them and wins over the search."""
+    columns = {role: name for role, name in wanted.items() if name is not None}
+    filled = table.filled()
+    _check_wanted(table, columns, filled)
+    asked = set(columns.values())
+    free = [name for name in filled if name not in asked]
+
+    found = _by_name(table, free, columns)
+    for split in SPLITS:
+        _fill(table, columns, f"{split}_auc", found.get((split, "auc"), []))
+    unassigned = tuple(found.get((None, "auc"), []))
+    curves = [split for split in SPLITS if f"{split}_auc" in columns]
+    if not curves:
+        raise _no_curve(table, filled, unassigned)
+    for role in columns:
+        if role != "step" and role.split("_")[0] not in curves:
+            raise InputError(f"{table.source}: {role} was asked for, but there is no {role.split('_')[0]}_auc.")
+    _check_one_run(table, columns, asked)
+
+    found = _by_name(table, free, columns)
+    for split in curves:
+        for quantity in QUANTITIES[1:]:
+            # a count or an error that names no split belongs to the only curve of the file, or to none
+            bare = found.get((None, quantity), []) if len(curves) == 1 else []
+            _fill(table, columns, f"{split}_{quantity}", found.get((split, quantity), []) or bare)
+    steps = found.get((None, "step"), []) or found.get((None, "epoch"), [])
+    # beside W&B's own axis, "<run> - _step" says the same again
+    _fill(table, columns, "step", [name for name in steps if _run(table, name) is None] or steps)
+    return Chosen({role: columns[role] for role in ROLES if role in columns}, unassigned)
+
+
+def _by_name(table: Table, names: list[str], columns: Mapping[str, str]) -> Found:
+    """What ``names`` say; of a W&B export with several runs, only names in the run of the curves taken so far."""
+    runs = {_run(table, columns[role]) for role in ("train_auc", "val_auc") if role in columns}
+    found: Found = {}
+    for name in names:
+        run = _run(table, name)
+        if runs and run not in runs | {None}:
+            continue
+        named = words(name.removeprefix(run or ""))  # a run called "train-7" says nothing of the split
+        quantity = quantity_of(named)
+        if quantity is not None:
+            split = None if quantity in ("step", "epoch") else split_of(named)
+            found.setdefault((split, quantity), []).append(name)
+    return found
+
+
+def _run(table: Table, name: str) -> str | None:
+    """The run in a column of a W&B export, "<run> - <metric>"."""
+    run, separator, _ = name.rpartition(" - ")
+    return run if separator and table.kind == "wandb" else None
+
+
+def _fill(table: Table, columns: dict[str, str], role: str, candidates: list[str]) -> None:
+    if role in columns or not candidates:
+        return
+    if len(candidates) > 1:
+        raise InputError(f"{table.source}: {role} may be any of {listed(candidates)}. To choose, {_how(role)}.")
+    columns[role] = candidates[0]
+
+
+def _how(role: str) -> str:
+    python = f"columns={{'{role}': NAME}}"
+    return f"type {FLAGS[role]} NAME (in Python: {python})" if role in FLAGS else f"in Python, {python}"
+
+
+def _check_wanted(table: Table, wanted: Mapping[str, str], filled: tuple[str, ...]) -> None:
+    for role, name in wanted.items():
+        if role not in ROLES:
+            raise InputError(f"columns: {shown(role)} is no role; the roles are {listed(ROLES)}.")
+        if name not in filled:
+            state = "is empty on every line" if name in table.names else "does not exist"
+            raise InputError(
+                f"{table.source}: column {shown(name)}, asked for as {role}, {state}. "
+                f"Columns with values: {listed(filled) or 'none'}. To name one, {_how(role)}."
+            )
+    if "val_auc" in wanted and wanted.get("train_auc") == wanted["val_auc"]:
+        raise InputError(
+            f"{table.source}: column {shown(wanted['val_auc'])} cannot be both curves. Name two columns, or one."
+        )
+
+
+def _check_one_run(table: Table, columns: Mapping[str, str], asked: set[str]) -> None:
+    runs = [_run(table, columns[role]) for role in ("train_auc", "val_auc") if role in columns]
+    if len(set(runs)) > 1 and not {columns["train_auc"], columns["val_auc"]} <= asked:
+        raise InputError(
+            f"{table.source}: training AUC of run {shown(runs[0])}, validation AUC of run {shown(runs[1])}. "
+            "Export one run, or, if this is meant, type --train-column NAME --val-column NAME."
+        )
+
+
+def _no_curve(table: Table, filled: tuple[str, ...], unassigned: tuple[str, ...]) -> InputError:
+    if not filled:
+        thing = "an evaluation" if table.kind == "run" else "a value"
+        return InputError(f"{table.source}: nothing logged yet: no line holds {thing}.")
+    if unassigned:
+        return InputError(
+            f"{table.source}: {listed(unassigned)}: training or validation? The name does not say. "
+            f"For validation, {_how('val_auc')}; for training, {_how('train_auc')}."
+        )
+    return InputError(
+        f"{table.source}: no column is named like a training or validation AUC (train_auc, val/auroc, ...). "
+        f"Columns with values: {listed(filled)}. To name one, {_how('val_auc')}."
+    )

@@ -1,0 +1,164 @@
+"""From cells to curves: the only place where text becomes numbers, each checked where it stands."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from negwise.curves.columns import SPLITS, Chosen
+from negwise.curves.table import Row, Table, blank, shown
+from negwise.errors import InputError
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+MOST = 2**53  # counts beyond are not exact in the float64 that logs hold
+
+
+@dataclass(frozen=True, eq=False)
+class Curves:
+    """AUC over training, as logged. Arrays of one split have one length, one entry per evaluation.
+
+    None where the file has nothing: a curve, its steps (then only the order is known), standard errors of the
+    AUC, counts of queries and of (positive, negative) pairs behind each AUC.
+    """
+
+    source: str
+    kind: str
+    """csv, tsv, wandb, lightning, jsonl, run or trainer_state."""
+    columns: dict[str, str]
+    """What was taken for what: role (train_auc, val_auc, step, ...) -> column of the file."""
+    unassigned: tuple[str, ...]
+    """AUC columns left alone because their names say neither training nor validation."""
+    train_steps: Floats | None
+    train_auc: Floats | None
+    train_se: Floats | None
+    train_queries: Ints | None
+    train_pairs: Ints | None
+    val_steps: Floats | None
+    val_auc: Floats | None
+    val_se: Floats | None
+    val_queries: Ints | None
+    val_pairs: Ints | None
+
+
+class Point(NamedTuple):
+    """One evaluation; an entry is None where the file has no such column."""
+
+    step: float | None
+    auc: float
+    se: float | None
+    queries: float | None
+    pairs: float | None
+
+
+Columns = tuple[Floats | None, Floats | None, Floats | None, Ints | None, Ints | None]
+
+
+def extract(table: Table, chosen: Chosen) -> Curves:
+    """The curves in the ``chosen`` columns of ``table``."""
+    train, val = (_curve(table, chosen.columns, split) for split in SPLITS)
+    return Curves(table.source, table.kind, chosen.columns, chosen.unassigned, *train, *val)
+
+
+def _curve(table: Table, columns: Mapping[str, str], split: str) -> Columns:
+    """Steps, AUC, standard errors, queries and pairs of one split."""
+    if f"{split}_auc" not in columns:
+        return None, None, None, None, None
+    step, auc, se, queries, pairs = zip(*_points(table, columns, split), strict=True)
+    return _floats(step), _floats(auc), _floats(se), _ints(queries), _ints(pairs)
+
+
+def _floats(values: tuple[float | None, ...]) -> Floats | None:
+    return None if values[0] is None else np.array(values, np.float64)
+
+
+def _ints(values: tuple[float | None, ...]) -> Ints | None:
+    return None if values[0] is None else np.array(values, np.int64)
+
+
+def _points(table: Table, columns: Mapping[str, str], split: str) -> list[Point]:
+    """The evaluations of ``split`` in the order of the file, which must be the order of the steps."""
+    auc = columns[f"{split}_auc"]
+    points: list[Point] = []
+    last, where = -math.inf, ""
+    for row in table.rows:
+        if blank(row.cells.get(auc)):
+            continue
+        at = f"{table.source}, {row.where}"
+        point = _point(at, row, columns, split)
+        if point.step is not None:
+            if point.step == last and point == points[-1]:
+                continue  # one evaluation, logged twice
+            if point.step <= last:
+                fault = "another value for" if point.step == last else f"after step {last:.15g}, back to"
+                raise InputError(
+                    f"{at}: column {shown(auc)}: {fault} step {point.step:.15g} (see {where}). "
+                    "Delete what a restart repeats, keep one run per file, or type --step-column NAME."
+                )
+            last, where = point.step, row.where
+        points.append(point)
+    return points
+
+
+def _point(at: str, row: Row, columns: Mapping[str, str], split: str) -> Point:
+    def value(role: str, check: Callable[[float], str | None]) -> float | None:
+        return _number(at, row, columns[role], check) if role in columns else None
+
+    return Point(
+        value("step", _bad_step),
+        _number(at, row, columns[f"{split}_auc"], _bad_auc),
+        value(f"{split}_se", _bad_se),
+        value(f"{split}_queries", _bad_count),
+        value(f"{split}_pairs", _bad_count),
+    )
+
+
+def _number(at: str, row: Row, column: str, check: Callable[[float], str | None]) -> float:
+    cell = row.cells.get(column)
+    if blank(cell):
+        raise InputError(
+            f"{at}: no value in column {shown(column)}, though other lines have one. "
+            "Fill it in, take the column out, or name another."
+        )
+    value = _finite(cell)
+    wrong = "is not a finite number; write one or leave the cell empty" if value is None else check(value)
+    if value is None or wrong is not None:
+        raise InputError(f"{at}: {shown(cell)} in column {shown(column)} {wrong}.")
+    return value
+
+
+def _finite(cell: object) -> float | None:
+    """``cell`` as a float; None for text that is no number, and for NaN and infinity."""
+    if isinstance(cell, bool) or not isinstance(cell, str | int | float):
+        return None
+    if isinstance(cell, str) and "_" in cell:
+        return None  # float() would read "0_5" as 5
+    try:
+        value = float(cell)
+    except (ValueError, OverflowError):
+        return None
+    return value if math.isfinite(value) else None
+
+
+def _bad_auc(value: float) -> str | None:
+    if 1 < value <= 100:
+        return "is above 1, and an AUC lies in [0, 1]; if the column is in percent, divide it by 100"
+    return None if 0 <= value <= 1 else "is not an AUC, which lies in [0, 1]"
+
+
+def _bad_step(value: float) -> str | None:
+    return None if value >= 0 else "is a negative step; steps count from 0"
+
+
+def _bad_se(value: float) -> str | None:
+    return None if value >= 0 else "is a negative standard error"
+
+
+def _bad_count(value: float) -> str | None:
+    whole = value == int(value) and 1 <= value <= MOST
+    return None if whole else f"is not a count, which is a whole number from 1 to {MOST}"

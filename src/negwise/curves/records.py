@@ -1,0 +1,107 @@
+"""Logs made of JSON objects: negwise's own run.jsonl, any JSON lines, Hugging Face's trainer_state.json."""
+
+from __future__ import annotations
+
+import json
+import re
+
+from negwise.curves.table import Row, Table, blank, shown
+from negwise.errors import InputError
+
+OWN_KINDS = ("step", "eval", "event")
+
+
+def looks_like_json(text: str) -> bool:
+    """An object, or a list of them; a lone bracket may begin a column name such as "[val] auc"."""
+    return re.match(r"\s*(\{|\[\s*\{)", text) is not None
+
+
+def from_json(source: str, text: str) -> Table:
+    """Read one object per line, or one document with a ``log_history``."""
+    try:
+        first = json.loads(text.lstrip().split("\n", 1)[0])
+    except (ValueError, RecursionError):
+        first = None  # an indented document, or a broken one
+    if isinstance(first, dict) and "log_history" not in first:
+        return _json_lines(source, text)
+    return _trainer_state(source, text)
+
+
+def _json_lines(source: str, text: str) -> Table:
+    rows = []
+    lines = text.split("\n")  # JSON strings may hold the other characters that str.splitlines cuts at
+    for number, line in enumerate(lines, start=1):
+        if not line.strip():
+            continue
+        try:
+            record = json.loads(line)
+        except (ValueError, RecursionError) as error:
+            if number == len(lines):  # no newline yet: a writer was stopped, or is at work now
+                break
+            raise InputError(f"{source}, line {number}: not JSON ({_reason(error)}). Delete it.") from error
+        rows.append(_row(source, f"line {number}", record))
+    if any(row.cells.get("kind") in OWN_KINDS for row in rows):
+        return _table(source, "run", _evaluations(source, rows))
+    return _table(source, "jsonl", rows)
+
+
+def _evaluations(source: str, rows: list[Row]) -> list[Row]:
+    """The evaluations of a run.jsonl, with a cell per split and quantity: ``val/auc``, ``val/queries``, ...
+
+    A run that resumes at step s repeats what came after s, so what was logged of that before is dropped.
+    """
+    kept: list[tuple[float, Row]] = []
+    for row in rows:
+        kind, event, split = (row.cells.get(name) for name in ("kind", "event", "split"))
+        if kind == "event" and event == "resume":
+            resumed = _step(source, row)
+            kept = [(step, evaluation) for step, evaluation in kept if step <= resumed]
+        elif kind == "eval":
+            if not isinstance(split, str) or blank(split):
+                raise InputError(
+                    f'{source}, {row.where}: "split" must be text ("train", "val", ...), not {shown(split)}.'
+                )
+            step = _step(source, row)
+            cells = {f"{split}/{name}": row.cells.get(name) for name in ("auc", "auc_se", "queries", "pairs")}
+            kept.append((step, Row(row.where, {"step": step, **cells})))
+    return [evaluation for _, evaluation in kept]
+
+
+def _step(source: str, row: Row) -> float:
+    step = row.cells.get("step")
+    if isinstance(step, bool) or not isinstance(step, int | float) or step != step:
+        raise InputError(f'{source}, {row.where}: "step" must be a number, not {shown(step)}.')
+    return step
+
+
+def _trainer_state(source: str, text: str) -> Table:
+    try:
+        document = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        line = f", line {error.lineno}" if isinstance(error, json.JSONDecodeError) else ""
+        raise InputError(f"{source}{line}: not JSON ({_reason(error)}). Pass a complete file.") from error
+    history = document.get("log_history") if isinstance(document, dict) else None
+    if not isinstance(history, list):
+        raise InputError(
+            f'{source}: JSON without a list "log_history". Pass a Hugging Face trainer_state.json, '
+            "or JSON lines (one object on each line)."
+        )
+    rows = [_row(source, f"log_history[{index}]", entry) for index, entry in enumerate(history)]
+    return _table(source, "trainer_state", rows)
+
+
+def _row(source: str, where: str, record: object) -> Row:
+    if not isinstance(record, dict):
+        raise InputError(f"{source}, {where}: expected a JSON object, not {shown(record)}.")
+    return Row(where, record)
+
+
+def _table(source: str, kind: str, rows: list[Row]) -> Table:
+    names = dict.fromkeys(name for row in rows for name in row.cells)
+    return Table(source, kind, tuple(names), tuple(rows))
+
+
+def _reason(error: Exception) -> str:
+    if isinstance(error, json.JSONDecodeError):
+        return f"{error.msg}, column {error.colno}"
+    return "nested too deep" if isinstance(error, RecursionError) else "a number too long to read"
