@@ -1,0 +1,134 @@
+"""One value for each query, (Q,), from its ranks; NaN where a query has no positive or no negative.
+
+**Ties.** Every value is its expectation over a random order of the candidates that tie, computed in closed form.
+A model that scores everything the same gets AUC 1/2, not 0 or 1 by the order of the file.
+
+Shapes: Q queries, P positives.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from negwise.errors import InputError
+from negwise.metrics.ranks import Ints, Ranks
+
+Floats = NDArray[np.float64]
+
+
+def wins(ranks: Ranks) -> Floats:
+    """How many of the pairs of a positive and a negative of the query are in the right order, ties half.
+
+    Counts each positive against all candidates; every pair of positives then adds 1 whatever its order.
+    """
+    below = np.repeat(ranks.sizes, ranks.positives) - ranks.above - 0.5 * ranks.tied - 0.5
+    return _where_scored(ranks, _total(ranks, below) - ranks.positives * (ranks.positives - 1) / 2)
+
+
+def auc_per_query(ranks: Ranks) -> Floats:
+    """Share of those pairs: the area under the ROC curve of the query (MIND's, per impression)."""
+    return wins(ranks) / _where_scored(ranks, ranks.positives * ranks.negatives)
+
+
+def ndcg(ranks: Ranks, n: int) -> Floats:
+    """``sum over positives of rank <= n of 1 / log2(rank + 1)``, over the same sum for the best order."""
+    gains = 1 / np.log2(np.arange(2, _cutoff(n) + 2))
+    best = np.append(0.0, np.cumsum(gains))[np.minimum(ranks.positives, n)]
+    return _total(ranks, _expected(ranks, gains)) / _where_scored(ranks, best)
+
+
+def mrr(ranks: Ranks) -> Floats:
+    """Mean of 1 / rank over the positives of the query, as MIND defines it.
+
+    With one positive this is its reciprocal rank; for the first of several see `reciprocal_rank`.
+    """
+    inverse = 1 / np.arange(1, ranks.sizes.max(initial=0) + 1)
+    return _total(ranks, _expected(ranks, inverse)) / _where_scored(ranks, ranks.positives)
+
+
+def reciprocal_rank(ranks: Ranks) -> Floats:
+    """1 / rank of the best positive of the query: the reciprocal rank of information retrieval."""
+    above, tied, positives = _first_block(ranks)
+    inverse = 1 / np.arange(1, ranks.sizes.max(initial=0) + 1)
+    values = _expected_at(inverse, above, tied)
+    several = np.flatnonzero((positives > 1) & (tied > 1))
+    blocks, which = np.unique(
+        np.stack([above[several], tied[several], positives[several]]), axis=1, return_inverse=True
+    )
+    exact = np.array([_expected_first(*block) for block in blocks.T.tolist()])
+    values[several] = exact[which.ravel()] if len(several) else 0.0
+    return _of_queries_with_positives(ranks, values)
+
+
+def hit_rate(ranks: Ranks, n: int) -> Floats:
+    """1 where a positive of the query is among the first ``n``, else 0.
+
+    Where ``t`` tied candidates, ``p`` of them positives, compete for the last ``m`` places, none of the positives
+    gets one with probability ``C(t - p, m) / C(t, m)``, a product of ``p`` factors.
+    """
+    above, tied, positives = _first_block(ranks)
+    places = np.maximum(_cutoff(n) - above, 0)
+    block = np.repeat(np.arange(len(above)), positives)
+    starts = np.cumsum(positives) - positives
+    taken = np.arange(len(block)) - starts[block]
+    factors = np.maximum(tied[block] - places[block] - taken, 0) / (tied[block] - taken)
+    missed = np.multiply.reduceat(factors, starts) if len(starts) else np.empty(0)
+    return _of_queries_with_positives(ranks, 1 - missed)
+
+
+def _expected(ranks: Ranks, weights: Floats) -> Floats:
+    """(P,) the mean weight of the ranks that a positive may take; ranks past the end of ``weights`` weigh 0."""
+    return _expected_at(weights, ranks.above, ranks.tied)
+
+
+def _expected_at(weights: Floats, above: Ints, tied: Ints) -> Floats:
+    values = np.append(weights, 0.0)[np.minimum(above, len(weights))]
+    many = np.flatnonzero(tied > 1)
+    sums = np.append(0.0, np.cumsum(weights))
+    low, high = above[many], above[many] + tied[many]
+    values[many] = (sums[np.minimum(high, len(weights))] - sums[np.minimum(low, len(weights))]) / tied[many]
+    return values
+
+
+def _expected_first(above: int, tied: int, positives: int) -> float:
+    """E[1 / (above + X)], X the first of ``positives`` random places out of ``tied``.
+
+    ``P(X = 1) = p / t`` and ``P(X = x + 1) / P(X = x) = (t - x - p + 1) / (t - x)``.
+    """
+    place = np.arange(1, tied - positives + 2)
+    odds = np.cumprod(np.append(positives / tied, (tied - place - positives + 1)[:-1] / (tied - place)[:-1]))
+    return float(odds @ (1 / (above + place)))
+
+
+def _first_block(ranks: Ranks) -> tuple[Ints, Ints, Ints]:
+    """(above, tied, positives) of the candidates that tie with the best positive, per query that has one."""
+    held = ranks.positives[ranks.positives > 0]
+    if len(held) == 0:
+        return held, held, held
+    starts = np.cumsum(held) - held
+    above = np.minimum.reduceat(ranks.above, starts)
+    first = ranks.above == np.repeat(above, held)
+    return above, np.maximum.reduceat(ranks.tied * first, starts), np.add.reduceat(first, starts, dtype=np.int64)
+
+
+def _total(ranks: Ranks, values: Floats) -> Floats:
+    """(Q,) sums of ``values`` (P,) over the positives of each query."""
+    sums = np.bincount(ranks.query, weights=values, minlength=len(ranks.positives))
+    return sums.astype(np.float64, copy=False)
+
+
+def _of_queries_with_positives(ranks: Ranks, values: Floats) -> Floats:
+    spread = np.zeros(len(ranks.positives))
+    spread[ranks.positives > 0] = values
+    return _where_scored(ranks, spread)
+
+
+def _where_scored(ranks: Ranks, values: NDArray[np.float64 | np.int64]) -> Floats:
+    return np.where(ranks.scored, values, np.nan)
+
+
+def _cutoff(n: int) -> int:
+    if isinstance(n, bool) or not isinstance(n, int | np.integer) or n < 1:
+        raise InputError(f"the cut-off n of nDCG and hit rate must be a whole number from 1; got {n!r}")
+    return int(n)

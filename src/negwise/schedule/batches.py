@@ -1,0 +1,165 @@
+"""K for loops that draw negatives in a collator: the count of each row rides with its index.
+
+A collator that reads K from somewhere else reads it too late: workers hold a copy from before training,
+and even without workers the loader runs ahead. Batches of (index, count) pairs cannot lag.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Collection, Iterator
+from itertools import islice
+from typing import Any
+
+import numpy as np
+
+from negwise.draws import Key, counts
+from negwise.errors import InputError
+from negwise.protocols import OpenLoopRule, Rule
+from negwise.schedule.rules import fraction_of
+
+
+class KBatchSampler:
+    """Wraps a batch sampler and yields, for each of its batches, a list of (index, count) pairs.
+
+    ::
+
+        batches = BatchSampler(RandomSampler(data), batch_size=64, drop_last=True)
+        sampler = KBatchSampler(batches, AnsK(20), total_steps=10 * len(batches), seed=0)
+        loader = DataLoader(data, batch_sampler=sampler, num_workers=2, collate_fn=...)
+
+    The loader then asks for ``data[index, count]``. The counts of a batch have the mean ``rule(fraction)``
+    at its step and come from `negwise.draws.counts` with the index as the row number, so a row gets the same
+    count however the batch is split and whichever rank or worker loads it.
+
+    ``batches_per_step`` is how many batches of this order make one optimizer step: the gradient
+    accumulation, times the number of processes where ``accelerate`` deals whole batches out to them (its
+    default; not with ``split_batches=True``, nor where each rank has a sampler of its own). With
+    ``drop_last`` an incomplete last step of an epoch is left out, as an incomplete last batch is. Prefer that
+    under ``accelerate`` with several processes: otherwise it fills the last batches up with pairs of the
+    epoch's first step, counts included.
+
+    Every pass is one epoch; `set_epoch` says which one and is handed on. To resume, give ``start_step``: the
+    steps before it are skipped within their epoch. There is no ``state_dict``, because a sampler runs ahead
+    of training by what the loader prefetches: only the loop knows the step. The last pass ends at
+    ``total_steps``.
+    """
+
+    def __init__(
+        self,
+        batch_sampler: Any,
+        rule: OpenLoopRule,
+        total_steps: int,
+        seed: int,
+        *,
+        start_step: int = 0,
+        batches_per_step: int = 1,
+    ) -> None:
+        _check_open_loop(rule)
+        if not hasattr(batch_sampler, "__len__"):
+            raise InputError(
+                f"KBatchSampler needs a batch sampler with a length, to tell epochs from steps; got "
+                f"{batch_sampler!r}. Pass torch.utils.data.BatchSampler(sampler, batch_size, drop_last=True)"
+            )
+        if total_steps < 1 or batches_per_step < 1 or not 0 <= start_step <= total_steps:
+            raise InputError(
+                f"KBatchSampler: total_steps={total_steps}, batches_per_step={batches_per_step}, "
+                f"start_step={start_step}; expected at least 1, 1 and 0, and a start within the total"
+            )
+        self.batch_sampler = batch_sampler
+        self.rule = rule
+        self.total_steps = total_steps
+        self.seed = seed
+        self.start_step = start_step
+        self.batches_per_step = batches_per_step
+        if self.steps_per_epoch == 0:
+            raise InputError(
+                f"KBatchSampler: an epoch of {len(batch_sampler)} batches holds no whole step of "
+                f"batches_per_step={batches_per_step}. Use smaller batches, or drop_last=False"
+            )
+        self.epoch = start_step // self.steps_per_epoch
+
+    @property
+    def steps_per_epoch(self) -> int:
+        """Optimizer steps in one pass over the batch sampler."""
+        whole, rest = divmod(len(self.batch_sampler), self.batches_per_step)
+        return whole + (rest > 0 and not self.drop_last)
+
+    # What launchers read from a batch sampler, or replace in it, is the wrapped one's.
+
+    @property
+    def batch_size(self) -> int:
+        return self.batch_sampler.batch_size
+
+    @property
+    def drop_last(self) -> bool:
+        return getattr(self.batch_sampler, "drop_last", False)
+
+    @property
+    def sampler(self) -> Any:
+        return self.batch_sampler.sampler
+
+    @sampler.setter
+    def sampler(self, sampler: Any) -> None:
+        self.batch_sampler.sampler = sampler
+
+    def set_epoch(self, epoch: int) -> None:
+        """The next pass is epoch ``epoch``, here and in the wrapped samplers that have a ``set_epoch``."""
+        self.epoch = epoch
+        for inner in (self.batch_sampler, getattr(self.batch_sampler, "sampler", None)):
+            if inner is not None and hasattr(inner, "set_epoch"):
+                inner.set_epoch(epoch)
+
+    def __len__(self) -> int:
+        """Batches in a whole epoch."""
+        return min(len(self.batch_sampler), self.steps_per_epoch * self.batches_per_step)
+
+    def __iter__(self) -> Iterator[list[tuple[int, int]]]:
+        epoch_start = self.epoch * self.steps_per_epoch
+        first = max(epoch_start, self.start_step)
+        self._check_epoch(epoch_start, first)
+        self.epoch += 1
+        skipped = (first - epoch_start) * self.batches_per_step
+        wanted = min(len(self), (self.total_steps - epoch_start) * self.batches_per_step)
+        for number, batch in enumerate(islice(self.batch_sampler, skipped, wanted), start=skipped):
+            yield self._pairs(epoch_start + number // self.batches_per_step, batch)
+
+    def _check_epoch(self, epoch_start: int, first: int) -> None:
+        if first >= epoch_start + self.steps_per_epoch:
+            raise InputError(
+                f"KBatchSampler: epoch {self.epoch}, from step {epoch_start}, lies before "
+                f"start_step={self.start_step}. Call set_epoch({self.start_step // self.steps_per_epoch}) "
+                "on the loader before its first pass"
+            )
+        if first >= self.total_steps:
+            raise InputError(
+                f"KBatchSampler: epoch {self.epoch} starts at step {first}, past total_steps="
+                f"{self.total_steps}. With {self.steps_per_epoch} steps in an epoch, pass total_steps="
+                f"{self.steps_per_epoch} * epochs"
+            )
+
+    def _pairs(self, step: int, batch: Collection[Any]) -> list[tuple[int, int]]:
+        try:
+            rows = np.fromiter(map(operator.index, batch), dtype=np.int64, count=len(batch))
+        except TypeError:
+            raise InputError(
+                f"KBatchSampler: an index must be an integer, as it names the row's draw; got {batch!r}"
+            ) from None
+        k = self.rule(fraction_of(step, self.total_steps))
+        drawn = counts(k, len(rows), Key(self.seed, step, rows))
+        return list(zip(rows.tolist(), drawn.tolist(), strict=True))
+
+
+def _check_open_loop(rule: object) -> None:
+    if isinstance(rule, OpenLoopRule):
+        return
+    if isinstance(rule, Rule):
+        raise InputError(
+            f"KBatchSampler cannot carry the closed-loop rule {rule!r}: loaders fetch batches ahead, so K "
+            "would be set before the observation that decides it. Set K in the training loop, when the batch "
+            "has arrived: k, state = rule.update(observation, state), then sampler(positives, k, key)"
+        )
+    raise InputError(
+        f"KBatchSampler needs a rule such as ConstantK(4) or AnsK(20), got {rule!r}. "
+        "Wrap a function of the fraction of training as FunctionK(f)"
+    )
