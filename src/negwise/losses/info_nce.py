@@ -1,0 +1,188 @@
+"""The InfoNCE loss (eq. 1): one door, several implementations.
+
+==============  ==============================================  ===================================================
+impl            memory beside inputs and gradients              supports
+==============  ==============================================  ===================================================
+``reference``   every score, several times over                 double backward, ``torch.compile``, ``torch.func``
+``streamed``    a few MB, whatever K                            first derivatives; ``torch.compile`` steps around it
+``auto``        ``streamed``, unless `which_impl` says why not
+==============  ==============================================  ===================================================
+
+Shapes: B rows (queries), K negatives per row, M rows of a shared set or a table, D width.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from negwise.errors import InputError
+from negwise.losses import reference, streamed
+from negwise.losses.checks import (
+    check_scores,
+    check_vectors,
+    compute_dtype,
+    name_the_bad,
+    same_device,
+    temperature_like,
+)
+from negwise.losses.layout import Layout
+from negwise.losses.negatives import arrange
+from negwise.losses.result import LossResult, Rows, check_reduction, finish
+from negwise.losses.visible import Visible, visible
+
+IMPLEMENTATIONS: dict[str, Callable[[Tensor, Tensor, Layout, Visible, bool], Rows]] = {
+    "reference": reference.rows,
+    "streamed": torch.compiler.disable(streamed.rows),  # type: ignore[no-untyped-call]
+}
+
+
+MANY = 2**19
+"""Numbers in memory from which on streaming is faster (measured on a CPU, where the cache ends) and saves memory."""
+
+
+class Choice(NamedTuple):
+    """An implementation and the reason for it."""
+
+    impl: str
+    why: str
+
+
+def info_nce(
+    query: Tensor,
+    positive: Tensor,
+    negatives: Tensor | None = None,
+    *,
+    ids: Tensor | None = None,
+    mask: Tensor | None = None,
+    log_q: Tensor | None = None,
+    positive_ids: Tensor | None = None,
+    temperature: float | Tensor = 1.0,
+    weight: Tensor | None = None,
+    reduction: str = "mean",
+    stats: bool = True,
+    impl: str = "auto",
+) -> LossResult:
+    """``-log(e^f(x+) / (e^f(x+) + sum_i e^f(x-_i)))`` with ``f = query . x / temperature`` (eq. 1).
+
+    The plain lines it equals, for shared negatives::
+
+        logits = torch.cat([(query * positive).sum(1, keepdim=True), query @ negatives.T], 1) / temperature
+        loss = F.cross_entropy(logits, torch.zeros(len(query), dtype=torch.long))
+
+    ``query`` and ``positive`` are (B, D). ``negatives`` and ``ids`` say where the negatives come from:
+
+    - (M, D): shared by all rows. ``ids`` (M,) may name them for ``positive_ids``.
+    - (M, D) with ``ids`` (B, K): a table, row b sees ``negatives[ids[b]]``.
+    - (B, K, D): per row. ``ids`` (B, K) may name them for ``positive_ids``.
+    - None: the other rows' positives. A row never sees its own, nor, with ``positive_ids``, its like.
+
+    ``mask`` is bool (B, K), True where the negative is real; or integers (B,), row b sees the first
+    ``mask[b]`` negatives, which costs no mask at all (floor or ceil of a real-valued K over a shared set). What is
+    masked is not looked at: any id, any value. A row without negatives has loss 0, no pairs and no gradient.
+
+    ``positive_ids`` (B,): a negative with the id of the row's positive is masked.
+
+    ``log_q``, (B, K) or, for shared negatives, (M,): the log-probability with which the sampler draws that negative in
+    one draw, given the row. Then ``f(x-_i)`` becomes ``f(x-_i) - log_q_i - log K_b`` in the sum, K_b being the row's
+    number of negatives, so that the sum is the importance-sampling estimate of the sum over everything the
+    sampler could have drawn. The positive's term is not corrected: it is there with certainty, not by a draw.
+    The win rate is of the scores as they are. `mi_bound` refuses such a loss.
+
+    ``temperature``: a number, or a tensor (one, or one per row) that may want a gradient.
+
+    ``weight`` (B,), not negative; ``reduction``: ``mean`` is ``sum(w * loss) / sum(w)`` over all rows, those without
+    negatives included; ``sum``; ``none`` gives (B,). Scores are computed in float32 for half precision inputs, which
+    may be mixed with float32 (a queue kept in bfloat16, say), under autocast too; the loss is then float32.
+
+    ``stats=False`` leaves the win rate out. ``impl``: see `which_impl`; ``result.impl`` says what was used.
+
+    >>> loss, win_rate = info_nce(torch.eye(2), torch.eye(2), torch.zeros(3, 2))
+    >>> round(float(loss), 4), float(win_rate)  # log(1 + 3 / e), and each positive wins each pair
+    (0.7437, 1.0)
+    """
+    vectors = {"query": query, "positive": positive} | ({} if negatives is None else {"negatives": negatives})
+    dtype = compute_dtype(vectors)
+    same_device(vectors)
+    check_vectors(query, positive)
+    layout, seen = arrange(query, positive, negatives, ids, mask, log_q, positive_ids, dtype)
+    chosen = _choose(impl, layout, seen, len(query), dtype).impl
+    with torch.autocast(query.device.type, enabled=False):
+        scaled = query.to(dtype) / temperature_like(temperature, query)
+        score = (scaled * positive.to(dtype)).sum(1)
+        weight = check_reduction(reduction, weight, score)
+        rows = IMPLEMENTATIONS[chosen](scaled, score, layout, seen, stats)
+    name_the_bad((score, rows.loss), vectors | {"log_q": log_q})
+    return finish(rows, weight, reduction, chosen, why="log_q corrects its negatives" if log_q is not None else "")
+
+
+def info_nce_scores(
+    positive: Tensor,
+    negatives: Tensor,
+    mask: Tensor | None = None,
+    *,
+    log_q: Tensor | None = None,
+    temperature: float | Tensor = 1.0,
+    weight: Tensor | None = None,
+    reduction: str = "mean",
+    stats: bool = True,
+) -> LossResult:
+    """Eq. 1 from scores that something else computed, a cross-encoder say: ``positive`` (B,), ``negatives`` (B, K).
+
+    The scores are divided by ``temperature``; the other arguments are those of `info_nce`.
+
+    >>> loss, win_rate = info_nce_scores(torch.tensor([1.0]), torch.tensor([[0.0, 2.0]]))
+    >>> round(float(loss), 4), float(win_rate)
+    (1.4076, 0.5)
+    """
+    given = {"positive": positive, "negatives": negatives}
+    dtype = compute_dtype(given)
+    same_device(given)
+    check_scores(positive, negatives)
+    like = positive.to(dtype)
+    seen = visible(negatives.shape[0], negatives.shape[1], like, mask=mask, log_q=log_q)
+    temperature = temperature_like(temperature, like)
+    weight = check_reduction(reduction, weight, like)
+    scores = negatives[:, : seen.width].to(dtype) / (
+        temperature[:, None] if isinstance(temperature, Tensor) and temperature.dim() else temperature
+    )
+    rows = reference.score_rows(like / temperature, scores, seen, stats)
+    name_the_bad((rows.loss,), given | {"log_q": log_q})
+    return finish(rows, weight, reduction, "reference", why="log_q corrects its negatives" if log_q is not None else "")
+
+
+def which_impl(
+    query: Tensor,
+    positive: Tensor,
+    negatives: Tensor | None = None,
+    *,
+    ids: Tensor | None = None,
+    mask: Tensor | None = None,
+    positive_ids: Tensor | None = None,
+    impl: str = "auto",
+) -> Choice:
+    """Which implementation `info_nce` takes for these tensors, and why.
+
+    >>> which_impl(torch.zeros(2, 8), torch.zeros(2, 8), torch.zeros(100_000, 8)).impl
+    'streamed'
+    """
+    dtype = compute_dtype({"query": query})
+    check_vectors(query, positive)
+    layout, seen = arrange(query, positive, negatives, ids, mask, None, positive_ids, dtype)
+    return _choose(impl, layout, seen, len(query), dtype)
+
+
+def _choose(impl: str, layout: Layout, seen: Visible, rows: int, dtype: torch.dtype) -> Choice:
+    if impl != "auto":
+        if impl not in IMPLEMENTATIONS:
+            raise InputError(f"impl={impl!r}; expected 'auto' or one of {', '.join(map(repr, IMPLEMENTATIONS))}")
+        return Choice(impl, "asked for")
+    if torch.compiler.is_compiling():
+        return Choice("reference", "torch.compile cannot look into the streamed pass")
+    numbers = layout.copied(rows, seen.width, seen.partial, dtype)
+    if numbers < MANY:
+        return Choice("reference", f"it copies {numbers:,} numbers, too few to stream ({MANY:,})")
+    return Choice("streamed", f"the reference would copy {numbers:,} numbers")

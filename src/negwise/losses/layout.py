@@ -1,0 +1,175 @@
+"""Where the negatives lie: shared by all rows, per row, or in a table. Blocks of them, and their two products.
+
+Shapes: B rows, K negatives, M rows of a table, D width; R x C a block.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+SCORE_COPIES = 4
+"""Scores, logits, their logarithmic softmax and its gradient."""
+
+
+class Layout(Protocol):
+    """What an implementation asks of the negatives; ``keys`` is the tensor that may want a gradient."""
+
+    @property
+    def keys(self) -> Tensor: ...
+
+    def copied(self, rows: int, width: int, partial: bool, dtype: torch.dtype) -> int:
+        """How many numbers there are in memory where every score and every key it is made of are there at once."""
+
+    def tiles(self, rows: int, width: int, budget: int) -> tuple[int, int]:
+        """How many rows and columns one block may have, for ``budget`` numbers of working memory."""
+
+    def block(self, rows: slice, cols: slice, dtype: torch.dtype, allowed: Tensor | None) -> Tensor:
+        """The keys of a block in ``dtype``; ``allowed`` (R, C) says which of them matter."""
+
+    def scores(self, query: Tensor, block: Tensor, bias: Tensor, out: Tensor) -> Tensor:
+        """(R, C): ``bias + query . key``."""
+
+    def pull(self, share: Tensor, block: Tensor, onto: Tensor) -> None:
+        """Add ``sum_j share[:, j] key_j`` onto (R, D): what the query's gradient is made of."""
+
+    def gradient(self, width: int, exact: torch.dtype, once: bool) -> Tensor:
+        """Memory for `push`, zero beyond the first ``width`` negatives; ``once``: one block has all rows."""
+
+    def push(self, share: Tensor, query: Tensor, rows: slice, cols: slice, onto: Tensor) -> None:
+        """Add ``share[b, j] query_b`` to the keys' gradient: the other side of `pull`. Rows come in order."""
+
+
+def slices(total: int, step: int) -> Iterator[slice]:
+    """Cut ``range(total)`` into slices of ``step``, the last one shorter."""
+    for start in range(0, total, step):
+        yield slice(start, min(start + step, total))
+
+
+@dataclass(frozen=True)
+class Shared:
+    """``keys`` (K, D): each row sees the same negatives. Blocks are views, products are matrix products."""
+
+    keys: Tensor
+
+    def copied(self, rows: int, width: int, partial: bool, dtype: torch.dtype) -> int:
+        blanked = partial or self.keys.dtype != dtype
+        return SCORE_COPIES * rows * width + blanked * self.keys.numel()
+
+    def tiles(self, rows: int, width: int, budget: int) -> tuple[int, int]:
+        high = min(rows, 1024)
+        return high, min(width, max(128, budget // max(high, self.keys.shape[1])))
+
+    def block(self, rows: slice, cols: slice, dtype: torch.dtype, allowed: Tensor | None) -> Tensor:
+        del rows
+        keys = self.keys[cols].to(dtype)
+        return keys if allowed is None else keys.masked_fill(~allowed.any(0)[:, None], 0)
+
+    def scores(self, query: Tensor, block: Tensor, bias: Tensor, out: Tensor) -> Tensor:
+        return torch.addmm(bias, query, block.t(), out=out)
+
+    def pull(self, share: Tensor, block: Tensor, onto: Tensor) -> None:
+        onto.addmm_(share, block)
+
+    def gradient(self, width: int, exact: torch.dtype, once: bool) -> Tensor:
+        onto = torch.empty_like(self.keys, dtype=self.keys.dtype if once else exact)
+        onto[width:] = 0
+        return onto
+
+    def push(self, share: Tensor, query: Tensor, rows: slice, cols: slice, onto: Tensor) -> None:
+        if rows.start:
+            onto[cols].addmm_(share.t(), query)
+        elif onto.dtype == query.dtype:
+            torch.mm(share.t(), query, out=onto[cols])
+        else:
+            onto[cols] = share.t() @ query
+
+
+def _row_tiles(rows: int, width: int, depth: int, budget: int) -> tuple[int, int]:
+    wide = min(width, max(1, budget // depth))
+    return min(rows, max(1, budget // (wide * depth))), wide
+
+
+def _row_scores(query: Tensor, block: Tensor, bias: Tensor, out: Tensor) -> Tensor:
+    # The row vector on the left: on a CPU several times faster than the column vector on the right.
+    torch.bmm(query.unsqueeze(1), block.transpose(1, 2), out=out.unsqueeze(1))
+    return out.add_(bias)
+
+
+def _row_pull(share: Tensor, block: Tensor, onto: Tensor) -> None:
+    onto.unsqueeze(1).baddbmm_(share.unsqueeze(1), block)
+
+
+@dataclass(frozen=True)
+class PerRow:
+    """``keys`` (B, K, D): each row brings its own negatives."""
+
+    keys: Tensor
+
+    def copied(self, rows: int, width: int, partial: bool, dtype: torch.dtype) -> int:
+        del rows, width  # a score per vector: never the larger part
+        blanked = partial or self.keys.dtype != dtype
+        return blanked * self.keys.numel()
+
+    def tiles(self, rows: int, width: int, budget: int) -> tuple[int, int]:
+        return _row_tiles(rows, width, self.keys.shape[2], budget)
+
+    def block(self, rows: slice, cols: slice, dtype: torch.dtype, allowed: Tensor | None) -> Tensor:
+        keys = self.keys[rows, cols].to(dtype)
+        return keys if allowed is None else keys.masked_fill(~allowed[:, :, None], 0)
+
+    def scores(self, query: Tensor, block: Tensor, bias: Tensor, out: Tensor) -> Tensor:
+        return _row_scores(query, block, bias, out)
+
+    def pull(self, share: Tensor, block: Tensor, onto: Tensor) -> None:
+        _row_pull(share, block, onto)
+
+    def gradient(self, width: int, exact: torch.dtype, once: bool) -> Tensor:
+        del exact, once  # each place is written once, so nothing is rounded twice
+        onto = torch.empty_like(self.keys)
+        onto[:, width:] = 0
+        return onto
+
+    def push(self, share: Tensor, query: Tensor, rows: slice, cols: slice, onto: Tensor) -> None:
+        if onto.dtype == query.dtype:
+            torch.mul(share.unsqueeze(2), query.unsqueeze(1), out=onto[rows, cols])
+        else:
+            onto[rows, cols] = share.unsqueeze(2) * query.unsqueeze(1)
+
+
+@dataclass(frozen=True)
+class Table:
+    """``keys`` (M, D) looked up by ``ids`` (B, K), each of them a row of the table."""
+
+    keys: Tensor
+    ids: Tensor
+
+    def copied(self, rows: int, width: int, partial: bool, dtype: torch.dtype) -> int:
+        del partial, dtype
+        return rows * width * self.keys.shape[1]
+
+    def tiles(self, rows: int, width: int, budget: int) -> tuple[int, int]:
+        return _row_tiles(rows, width, self.keys.shape[1], budget)
+
+    def block(self, rows: slice, cols: slice, dtype: torch.dtype, allowed: Tensor | None) -> Tensor:
+        ids = self.ids[rows, cols]
+        keys = self.keys.index_select(0, ids.reshape(-1)).to(dtype).view(*ids.shape, self.keys.shape[1])
+        return keys if allowed is None else keys.masked_fill(~allowed[:, :, None], 0)
+
+    def scores(self, query: Tensor, block: Tensor, bias: Tensor, out: Tensor) -> Tensor:
+        return _row_scores(query, block, bias, out)
+
+    def pull(self, share: Tensor, block: Tensor, onto: Tensor) -> None:
+        _row_pull(share, block, onto)
+
+    def gradient(self, width: int, exact: torch.dtype, once: bool) -> Tensor:
+        del width, once
+        return torch.zeros_like(self.keys, dtype=exact)
+
+    def push(self, share: Tensor, query: Tensor, rows: slice, cols: slice, onto: Tensor) -> None:
+        ids = self.ids[rows, cols].reshape(-1)
+        onto.index_add_(0, ids, (share.unsqueeze(2) * query.unsqueeze(1)).flatten(0, 1))

@@ -1,0 +1,136 @@
+"""From the arguments of a call to a layout of negatives and what each row sees of them; or to plain scores.
+
+Shapes: B rows, K negatives per row, M rows of a shared set or a table, D width.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from negwise.errors import InputError
+from negwise.losses import reference
+from negwise.losses.checks import check_vectors, compute_dtype, same_device, temperature_like
+from negwise.losses.layout import Layout, PerRow, Shared, Table
+from negwise.losses.visible import EVERYTHING, INTEGERS, Visible, visible
+
+
+class Scores(NamedTuple):
+    """What the losses on scores take, in their order: ``bpr(*scores(query, positive, negatives))``."""
+
+    positive: Tensor  # (B,)
+    negatives: Tensor  # (B, K)
+    mask: Tensor | None  # (B, K) of bool
+
+
+def scores(
+    query: Tensor,
+    positive: Tensor,
+    negatives: Tensor | None = None,
+    *,
+    ids: Tensor | None = None,
+    mask: Tensor | None = None,
+    positive_ids: Tensor | None = None,
+    temperature: float | Tensor = 1.0,
+) -> Scores:
+    """Dot products over ``temperature``, for the losses that take scores; the arguments are those of `info_nce`.
+
+    >>> scores(torch.eye(2), torch.eye(2)).mask  # the batch itself: a row does not see its own positive
+    tensor([[False,  True],
+            [ True, False]])
+    """
+    vectors = {"query": query, "positive": positive} | ({} if negatives is None else {"negatives": negatives})
+    dtype = compute_dtype(vectors)
+    same_device(vectors)
+    check_vectors(query, positive)
+    layout, seen = arrange(query, positive, negatives, ids, mask, None, positive_ids, dtype)
+    with torch.autocast(query.device.type, enabled=False):
+        scaled = query.to(dtype) / temperature_like(temperature, query)
+        return Scores(
+            positive=(scaled * positive.to(dtype)).sum(1),
+            negatives=reference.scores(scaled, layout, seen),
+            mask=seen.allowed(EVERYTHING, EVERYTHING),
+        )
+
+
+def arrange(
+    query: Tensor,
+    positive: Tensor,
+    negatives: Tensor | None,
+    ids: Tensor | None,
+    mask: Tensor | None,
+    log_q: Tensor | None,
+    positive_ids: Tensor | None,
+    dtype: torch.dtype,
+) -> tuple[Layout, Visible]:
+    """Where the negatives lie and what each row sees of them, all of it checked."""
+    rows, depth = query.shape
+    like = query.new_empty(0, dtype=dtype)
+    _check_ids("ids", ids, query)
+    _check_ids("positive_ids", positive_ids, query)
+    if positive_ids is not None and positive_ids.shape != (rows,):
+        raise InputError(f"positive_ids has shape {tuple(positive_ids.shape)}; expected one per row, ({rows},)")
+    if negatives is None:
+        if ids is not None:
+            raise InputError("ids came without negatives; name the rows of the batch by positive_ids")
+        names = torch.arange(rows, device=query.device) if positive_ids is None else positive_ids
+        seen = visible(rows, rows, like, mask=mask, row_ids=names, key_ids=names, log_q=log_q)
+        return Shared(positive), seen
+    if negatives.dim() not in (2, 3) or negatives.shape[-1] != depth:
+        raise InputError(
+            f"negatives has shape {tuple(negatives.shape)}; expected width {depth} as query's, shared (M, {depth}), a "
+            f"table (M, {depth}) with ids ({rows}, K), or per row ({rows}, K, {depth})"
+        )
+    if negatives.dim() == 3:
+        if len(negatives) != rows:
+            raise InputError(f"negatives has {len(negatives)} rows, query {rows}; expected ({rows}, K, {depth})")
+        _check_names(ids, negatives.shape[:2], positive_ids)
+        seen = visible(rows, negatives.shape[1], like, mask=mask, row_ids=positive_ids, key_ids=ids, log_q=log_q)
+        return PerRow(negatives), seen
+    if ids is None or ids.dim() == 1:
+        _check_names(ids, negatives.shape[:1], positive_ids)
+        seen = visible(rows, len(negatives), like, mask=mask, row_ids=positive_ids, key_ids=ids, log_q=log_q)
+        return Shared(negatives), seen
+    if ids.shape[0] != rows or ids.dim() != 2:
+        raise InputError(f"ids has shape {tuple(ids.shape)}; expected ({rows}, K), rows x negatives, for a table")
+    seen = visible(rows, ids.shape[1], like, mask=mask, row_ids=positive_ids, key_ids=ids, log_q=log_q)
+    return Table(negatives, _table_ids(ids, seen, len(negatives))), seen
+
+
+def _check_ids(name: str, ids: Tensor | None, query: Tensor) -> None:
+    if ids is None:
+        return
+    if ids.dtype not in INTEGERS:
+        raise InputError(f"{name} has dtype {ids.dtype}; expected integers: {name}.long()")
+    if ids.device != query.device:
+        raise InputError(f"{name} is on {ids.device}, query on {query.device}: {name}.to({str(query.device)!r})")
+
+
+def _check_names(ids: Tensor | None, shape: torch.Size, positive_ids: Tensor | None) -> None:
+    """Names of negatives and of positives come together or not at all: one alone would do nothing, silently."""
+    if ids is not None and ids.shape != shape:
+        raise InputError(f"ids has shape {tuple(ids.shape)}; expected a name for each negative, {tuple(shape)}")
+    if (ids is None) != (positive_ids is None):
+        given, missing = ("ids", "positive_ids") if positive_ids is None else ("positive_ids", "ids")
+        raise InputError(
+            f"{given} came without {missing}: to mask negatives that are the row's positive, both need names; "
+            f"pass {missing} too, or leave {given} out"
+        )
+
+
+def _table_ids(ids: Tensor, seen: Visible, size: int) -> Tensor:
+    """The ids that will be read, as int64: masked ones point at row 0, the others must be in the table."""
+    used = ids[:, : seen.width].to(torch.int64)
+    allowed = seen.allowed(EVERYTHING, EVERYTHING)
+    if allowed is not None:
+        used = used.masked_fill(~allowed, 0)
+    outside = (used < 0) | (used >= max(size, 1))
+    if bool(outside.any()):
+        row, col = outside.nonzero()[0].tolist()
+        raise InputError(
+            f"ids[{row}, {col}] is {int(used[row, col])}; expected 0..{size - 1}, a row of the table, or a mask that "
+            "hides it"
+        )
+    return used

@@ -1,0 +1,145 @@
+"""Which negatives a row sees: counts, masks and same-id exclusion, handed out block by block.
+
+Shapes: B rows, K negatives per row (or shared by all rows), R x C a block of them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from negwise.errors import InputError
+
+INTEGERS = (torch.int64, torch.int32, torch.int16, torch.uint8, torch.int8)
+EVERYTHING = slice(None)
+
+
+@dataclass(frozen=True)
+class Visible:
+    """Row b sees negative j where every given condition holds; ``log_q`` corrects what it sees.
+
+    - ``counts`` (B,): the first ``counts[b]`` negatives. Costs nothing: blocks below the smallest count need no
+      mask, blocks above the largest are never read.
+    - ``mask`` (B, K): True where the negative is real.
+    - ``row_ids`` (B,) and ``key_ids`` (K,) or (B, K): not a negative that is the positive itself, by id.
+    - ``log_q`` (K,) or (B, K): log of the probability with which the sampler draws that negative.
+    """
+
+    width: int
+    counts: Tensor | None = None
+    mask: Tensor | None = None
+    row_ids: Tensor | None = None
+    key_ids: Tensor | None = None
+    log_q: Tensor | None = None
+    fewest: int = 0
+    most: int = 0
+
+    @property
+    def partial(self) -> bool:
+        """Whether some row may see less than all."""
+        return self.counts is not None or self.mask is not None or self.row_ids is not None
+
+    def allowed(self, rows: slice, cols: slice) -> Tensor | None:
+        """(R, C) of bool, or None where each of these rows sees each of these columns."""
+        conditions: list[Tensor] = []
+        start, stop, _ = cols.indices(self.width)
+        if self.counts is not None and stop > self.fewest:
+            place = torch.arange(start, stop, device=self.counts.device)
+            conditions.append(place < self.counts[rows, None])
+        if self.mask is not None:
+            conditions.append(self.mask[rows, cols])
+        if self.row_ids is not None and self.key_ids is not None:
+            names = self.key_ids[cols] if self.key_ids.dim() == 1 else self.key_ids[rows, cols]
+            conditions.append(names != self.row_ids[rows, None])
+        if not conditions:
+            return None
+        together = conditions[0]
+        for condition in conditions[1:]:
+            together = together & condition
+        return together
+
+    def pairs(self, rows: int, device: torch.device) -> Tensor:
+        """(B,) int64: how many negatives each row sees, from the dense mask."""
+        allowed = self.allowed(EVERYTHING, EVERYTHING)
+        if allowed is None:
+            return torch.full((rows,), self.width, device=device)
+        return allowed.sum(1)
+
+    def correction(self, rows: slice, cols: slice) -> Tensor | None:
+        """The block of ``log_q``, (C,) or (R, C)."""
+        if self.log_q is None:
+            return None
+        return self.log_q[cols] if self.log_q.dim() == 1 else self.log_q[rows, cols]
+
+
+def visible(
+    rows: int,
+    width: int,
+    like: Tensor,
+    *,
+    mask: Tensor | None = None,
+    row_ids: Tensor | None = None,
+    key_ids: Tensor | None = None,
+    log_q: Tensor | None = None,
+) -> Visible:
+    """Check the conditions against ``rows`` x ``width`` and the device and dtype of ``like``."""
+    for name, tensor in (("mask", mask), ("positive_ids", row_ids), ("ids", key_ids), ("log_q", log_q)):
+        if tensor is not None and tensor.device != like.device:
+            raise InputError(
+                f"{name} is on {tensor.device}, the rest on {like.device}: {name}.to({str(like.device)!r})"
+            )
+    counts, fewest, most = None, width, width
+    if mask is not None and mask.dtype in INTEGERS and mask.dim() == 1:
+        counts, mask = _counts(mask, rows, width), None
+        if rows:
+            fewest, most = int(counts.min()), int(counts.max())
+    _check_mask(mask, rows, width)
+    _check_log_q(log_q, rows, width)
+    return Visible(
+        width=most,
+        counts=counts,
+        mask=None if mask is None else mask[:, :most],
+        row_ids=row_ids,
+        key_ids=None if key_ids is None else key_ids[..., :most],
+        log_q=None if log_q is None else log_q.to(like.dtype)[..., :most],
+        fewest=fewest,
+        most=most,
+    )
+
+
+def _counts(mask: Tensor, rows: int, width: int) -> Tensor:
+    if mask.shape != (rows,):
+        raise InputError(f"mask as counts has shape {tuple(mask.shape)}; expected one per row, ({rows},)")
+    counts = mask.to(torch.int64)
+    bad = (counts < 0) | (counts > width)
+    if bool(bad.any()):
+        row = int(bad.nonzero()[0])
+        raise InputError(
+            f"mask as counts says {int(counts[row])} in row {row}; there are {width} negatives, so 0..{width}"
+        )
+    return counts
+
+
+def _check_mask(mask: Tensor | None, rows: int, width: int) -> None:
+    if mask is None:
+        return
+    if mask.dtype != torch.bool:
+        raise InputError(
+            f"mask has dtype {mask.dtype} and shape {tuple(mask.shape)}; expected bool ({rows}, {width}), True where "
+            f"the negative is real (type mask.bool()), or an integer count per row ({rows},)"
+        )
+    if mask.shape != (rows, width):
+        raise InputError(f"mask has shape {tuple(mask.shape)}; expected ({rows}, {width}), rows x negatives")
+
+
+def _check_log_q(log_q: Tensor | None, rows: int, width: int) -> None:
+    if log_q is None:
+        return
+    if not log_q.is_floating_point():
+        raise InputError(f"log_q has dtype {log_q.dtype}; expected logs of probabilities, a floating type")
+    if log_q.shape not in ((width,), (rows, width)):
+        raise InputError(f"log_q has shape {tuple(log_q.shape)}; expected ({width},) or ({rows}, {width})")
+    if log_q.requires_grad:
+        raise InputError("log_q requires a gradient, and the correction has none; pass log_q.detach()")

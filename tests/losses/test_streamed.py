@@ -1,0 +1,195 @@
+"""The streamed pass is no less accurate than the reference in the same dtype, against float64; and it is bounded."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from loss_loops import random_case, width_of
+from torch import Tensor
+
+from negwise.errors import InputError, NegwiseError
+from negwise.losses import info_nce, streamed
+from negwise.losses.layout import Shared
+from negwise.losses.visible import visible
+
+LAYOUTS = ("shared", "rows", "table", "batch")
+SHAPES = [(1, 1, 1), (2, 3, 17), (3, 2, 5), (17, 255, 3), (5, 1025, 17), (33, 40, 64)]
+NAMES = ("query", "positive", "negatives")
+
+
+@pytest.fixture
+def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Blocks of a few numbers, so that small cases have many."""
+    monkeypatch.setitem(streamed.BUDGET, "cpu", 64)
+    monkeypatch.setattr(Shared, "tiles", lambda _, rows, width, _budget: (min(rows, 4), min(width, 7)))
+
+
+def everything(case: dict[str, Tensor], impl: str, **more: object) -> dict[str, Tensor]:
+    """Loss per row and the gradient, under uneven weights, of all that can have one."""
+    leaves = {name: case[name].clone().requires_grad_() for name in NAMES if name in case}
+    more.setdefault("temperature", torch.tensor(0.5, dtype=torch.float64).to(case["query"].dtype).requires_grad_())
+    got = info_nce(**{**case, **leaves}, reduction="none", impl=impl, **more)  # type: ignore[arg-type]
+    weights = torch.linspace(-1, 2, len(got.loss), dtype=got.loss.dtype)
+    wanted = [*leaves.values(), more["temperature"]]
+    grads = torch.autograd.grad((weights * got.loss).sum(), wanted)  # type: ignore[arg-type]
+    return {"loss": got.loss.detach(), **dict(zip([*leaves, "temperature"], grads, strict=True))}
+
+
+def no_less_accurate(cases: list[dict[str, Tensor]]) -> None:
+    """Root mean square error to float64 over all cases, in units of the last place of the largest number."""
+    squares: dict[str, list[float]] = {}
+    for case in cases:
+        exactly = {name: t.double() if t.is_floating_point() else t for name, t in case.items()}
+        truth = everything(exactly, "reference")
+        reference, fast = everything(case, "reference"), everything(case, "streamed")
+        for name, want in truth.items():
+            assert fast[name].dtype == reference[name].dtype
+            size = want.abs().max()
+            if name == "temperature":  # one number, a sum of these: what cancels in it is nobody's fault
+                size = (exactly["query"] * truth["query"]).abs().sum() / 0.5
+            unit = torch.finfo(fast[name].dtype).eps * (float(size) + 1e-30)
+            sums = squares.setdefault(name, [0.0, 0.0])
+            for i, got in enumerate((reference, fast)):
+                sums[i] += float(((got[name].double() - want) / unit).square().mean()) / len(cases)
+    for name, (theirs, ours) in squares.items():
+        # A quarter more and half a unit: where both round rightly, luck decides.
+        assert ours**0.5 <= 1.25 * theirs**0.5 + 0.5, (name, theirs**0.5, ours**0.5)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_no_less_accurate_than_the_reference(layout: str, shape: tuple[int, int, int], dtype: torch.dtype) -> None:
+    no_less_accurate([random_case(layout, *shape, dtype, seed) for seed in range(6)])
+
+
+@pytest.mark.parametrize("scale", [1e-3, 30.0, 3e3])
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.usefixtures("small_blocks")
+def test_no_less_accurate_at_any_scale_of_the_scores(layout: str, scale: float) -> None:
+    """Large scores make rows move their reference; many small blocks make them move it more than once."""
+    cases = [random_case(layout, 9, 31, 4, torch.float32, seed) for seed in range(6)]
+    no_less_accurate([case | {"query": case["query"] * scale} for case in cases])
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("hide", ["nothing", "mask", "counts"])
+@pytest.mark.parametrize("corrected", [False, True])
+@pytest.mark.usefixtures("small_blocks")
+def test_many_blocks_give_the_reference(layout: str, hide: str, corrected: bool) -> None:
+    case = random_case(layout, 10, 23, 5, torch.float64)
+    width = width_of(case)
+    make = torch.Generator().manual_seed(2)
+    more: dict[str, object] = {"temperature": torch.linspace(0.2, 2, 10, dtype=torch.float64).requires_grad_()}
+    if hide == "mask":
+        more["mask"] = torch.rand(10, width, generator=make) < 0.5
+    if hide == "counts":
+        more["mask"] = torch.randint(0, width + 1, (10,), generator=make)
+    if corrected:
+        more["log_q"] = torch.randn(10, width, generator=make, dtype=torch.float64) * 2
+    want, got = everything(case, "reference", **more), everything(case, "streamed", **more)
+    for name in want:
+        torch.testing.assert_close(got[name], want[name], rtol=1e-11, atol=1e-13)
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.usefixtures("small_blocks")
+def test_gradcheck(layout: str) -> None:
+    case = random_case(layout, 5, 9, 3, torch.float64)
+    leaves = [case[name].requires_grad_() for name in NAMES if name in case]
+    mask = torch.arange(width_of(case)) < torch.tensor([0, 1, 4, 5, 5])[:, None]
+
+    def loss(temperature: Tensor, *tensors: Tensor) -> Tensor:
+        given = dict(zip(NAMES, tensors, strict=False)) | {k: v for k, v in case.items() if k == "ids"}
+        return info_nce(**given, mask=mask, temperature=temperature, reduction="none", impl="streamed").loss
+
+    temperature = torch.tensor(0.8, dtype=torch.float64, requires_grad=True)
+    assert torch.autograd.gradcheck(loss, (temperature, *leaves))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_more_rows_than_a_block_holds(dtype: torch.dtype) -> None:
+    """Several blocks of rows push onto the same keys: in float32, whatever the keys are."""
+    no_less_accurate([random_case("shared", 2100, 70, 8, dtype)])
+
+
+def test_counts_beyond_which_nothing_is_read() -> None:
+    """Keys after the largest count are not touched, and their gradient is zero."""
+    query, keys = torch.randn(3, 4), torch.randn(600, 4)
+    keys[500:] = torch.nan
+    keys.requires_grad_()
+    loss = info_nce(query, query, keys, mask=torch.tensor([500, 7, 0]), impl="streamed").loss
+    loss.backward()
+    assert keys.grad is not None and bool(torch.isfinite(keys.grad).all()) and not keys.grad[500:].any()
+
+
+def test_a_queue_may_be_overwritten_before_backward() -> None:
+    query, queue = torch.randn(4, 3, requires_grad=True), torch.randn(50, 3)
+    (want,) = torch.autograd.grad(info_nce(query, query.detach(), queue, impl="streamed").loss, query)
+    loss = info_nce(query, query.detach(), queue, impl="streamed").loss
+    queue.zero_()
+    (got,) = torch.autograd.grad(loss, query)
+    assert torch.equal(got, want)
+
+
+def test_a_trainable_table_may_not() -> None:
+    query, table = torch.randn(4, 3), torch.randn(50, 3, requires_grad=True)
+    loss = info_nce(query, query, table, impl="streamed").loss
+    with torch.no_grad():
+        table.zero_()
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        loss.backward()
+
+
+def test_no_grad_and_double_backward() -> None:
+    query, keys = torch.randn(4, 3, requires_grad=True), torch.randn(9, 3)
+    with torch.no_grad():
+        assert not info_nce(query, query, keys, impl="streamed").loss.requires_grad
+    with pytest.raises(NegwiseError, match="impl='reference'"):
+        torch.autograd.grad(info_nce(query, query, keys, impl="streamed").loss, query, create_graph=True)
+    (grad,) = torch.autograd.grad(info_nce(query, query, keys, impl="reference").loss, query, create_graph=True)
+    grad.sum().backward()
+    assert query.grad is not None
+
+
+def test_torch_compile_and_torch_func() -> None:
+    query, keys = torch.randn(4, 3), torch.randn(9, 3)
+    plain = info_nce(query, query, keys).loss
+    compiled = torch.compile(lambda q, k: info_nce(q, q, k).loss, backend="eager", fullgraph=True)
+    torch.testing.assert_close(compiled(query, keys), plain)
+    around = torch.compile(lambda q, k: info_nce(q, q, k, impl="streamed").loss, backend="eager")
+    torch.testing.assert_close(around(query, keys), plain)
+    grad = torch.func.grad(lambda q: info_nce(q, q, keys, impl="reference").loss)(query)
+    leaf = query.clone().requires_grad_()
+    torch.testing.assert_close(grad, torch.autograd.grad(info_nce(leaf, leaf, keys, impl="streamed").loss, leaf)[0])
+
+
+def test_no_tensor_as_large_as_the_scores() -> None:
+    """Bounded memory, by what the pass asks the allocator for: a tenth of one (B, K) tensor, at the most."""
+    largest = 0
+
+    class Watch(torch.utils._python_dispatch.TorchDispatchMode):
+        def __torch_dispatch__(self, func, types, args=(), kwargs=None):  # type: ignore[no-untyped-def]
+            nonlocal largest
+            out = func(*args, **(kwargs or {}))
+            for tensor in out if isinstance(out, tuple | list) else [out]:
+                if isinstance(tensor, Tensor) and tensor._base is None:
+                    largest = max(largest, tensor.untyped_storage().nbytes())
+            return out
+
+    query, keys = torch.randn(64, 2, requires_grad=True), torch.randn(200_000, 2, requires_grad=True)
+    with Watch():
+        info_nce(query, query, keys, mask=torch.full((64,), 199_999), impl="streamed").loss.backward()
+    assert 0 < largest < 0.1 * 64 * 200_000 * 4
+
+
+def test_visible_counts_need_no_mask_below_the_smallest() -> None:
+    seen = visible(3, 100, torch.empty(0), mask=torch.tensor([40, 50, 60]))
+    assert seen.width == 60
+    assert seen.allowed(slice(None), slice(0, 40)) is None
+    first = seen.allowed(slice(None), slice(0, 41))
+    assert first is not None and first.sum(1).tolist() == [40, 41, 41]
+    allowed = seen.allowed(slice(None), slice(38, 52))
+    assert allowed is not None and allowed.sum(1).tolist() == [2, 12, 14]
+    with pytest.raises(InputError, match="one per row"):
+        visible(3, 100, torch.empty(0), mask=torch.tensor([1, 2]))
