@@ -94,6 +94,7 @@ def _effectiveness(alt: Any, estimate: Estimate) -> Any:
         title="training effectiveness v",
         scale=alt.Scale(domain=[min(low, 1 - estimate.lam), high + 0.08 * (high - low)]),
     )
+    left = estimate.k**2 > last  # K* stands in the right half: its neighbour's label goes to the left
     flat_end = estimate.flat[1] or last
     band = alt.Chart(inline([{"k": estimate.flat[0], "end": min(flat_end, last)}]))
     line = alt.Chart(inline(_v_rows(shown))).mark_line(color=BLUE, size=2.5)
@@ -101,12 +102,16 @@ def _effectiveness(alt: Any, estimate: Estimate) -> Any:
         inline([{"k": estimate.k, "effectiveness": estimate.margin + 1 - estimate.lam, "text": _best_text(estimate)}])
     )
     limit = alt.Chart(
-        inline([{"effectiveness": 1 - estimate.lam, "k": last, "text": "1 - lambda: every sample is easy"}])
+        inline(
+            [{"effectiveness": 1 - estimate.lam, "k": 1 if left else last, "text": "1 - lambda: every sample is easy"}]
+        )
     )
     layers = [
         band.mark_rect(color=ORANGE, opacity=0.22).encode(x=x, x2="end:Q"),
         limit.mark_rule(color=GREY, strokeDash=[3, 3]).encode(y=y),
-        limit.mark_text(align="right", dx=-4, dy=-6, color=GREY, fontSize=10).encode(x=x, y=y, text="text:N"),
+        limit.mark_text(align="left" if left else "right", dx=4 if left else -4, dy=-6, color=GREY, fontSize=10).encode(
+            x=x, y=y, text="text:N"
+        ),
         line.encode(x=x, y=y, tooltip=[alt.Tooltip("k:Q", format=".4g"), alt.Tooltip("effectiveness:Q", format=".4f")]),
         best.mark_rule(color=RED, size=1.5).encode(x=x),
         best.mark_point(color=RED, filled=True, size=60).encode(x=x, y=y),

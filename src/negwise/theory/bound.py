@@ -2,19 +2,33 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from numpy.typing import ArrayLike
 
+from negwise.errors import InputError
 from negwise.theory.reliability import check_k
 from negwise.theory.separation import Floats, as_floats
 
 
-def mi_bound(loss: ArrayLike, k: ArrayLike) -> Floats:
+def mi_bound(loss: Any, k: ArrayLike) -> Floats:
     """The lower bound on mutual information ``log(K + 1) - loss``, in nats (eq. 2). Arguments broadcast.
 
-    ``loss`` is the plain InfoNCE loss, averaged over samples with K negatives each.
+    ``loss`` is the InfoNCE loss averaged over samples with K negatives each: a number, an array, a tensor, or what
+    `negwise.losses.info_nce` returned. A loss that is not the mean of eq. 1 (debiased, weighted, corrected by log_q,
+    another loss altogether) bounds nothing, and is refused.
 
     >>> float(mi_bound(1.2, 4).round(4))
     0.4094
     """
+    if hasattr(loss, "bound_valid"):
+        if not loss.bound_valid:
+            raise InputError(
+                f"loss: eq. 2 bounds the mutual information by the mean of eq. 1, but {loss.why}. "
+                "Pass the loss of negwise.losses.info_nce without corrections."
+            )
+        loss = loss.loss
+    if hasattr(loss, "detach"):  # a tensor, known by what it can do: this module does without torch
+        loss = loss.detach().cpu().numpy()
     return np.log1p(check_k(k)) - as_floats(loss, "loss")

@@ -85,9 +85,9 @@ class Estimate:
 
     def explain(self) -> str:
         """The estimate in plain words, a line a fact."""
-        lines = [self.headline(), ""]
-        lines += [f"{name}: {value}" for name, value in self.facts()]
-        return "\n".join(lines + [""] + [f"- {reason}" for reason in self.reasons])
+        facts = [f"{name}: {value}" for name, value in self.facts()]
+        reasons = [f"- {reason}" for reason in self.reasons]
+        return "\n".join([self.headline(), "", *facts, *([""] if reasons else []), *reasons])
 
     def headline(self) -> str:
         """One sentence: what to do."""
