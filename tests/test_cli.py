@@ -93,6 +93,36 @@ def test_counts_in_a_log_give_the_interval(negwise, tmp_path):
     assert Estimate.from_dict(json.loads(out)) == expected
 
 
+def test_counts_without_a_split_are_those_of_both_curves(negwise, tmp_path):
+    log = tmp_path / "log.csv"
+    log.write_text("step,train_auc,val_auc,queries\n1,0.7,0.6,500\n2,0.8,0.7,500\n3,0.81,0.72,500\n")
+    code, out, _ = negwise("estimate", "--curves", log, "--json")
+    assert code == 0
+    assert json.loads(out)["interval"] is not None
+
+
+def test_counts_of_validation_only(negwise, tmp_path):
+    log = tmp_path / "log.csv"
+    log.write_text("step,val_auc,val_queries\n1,0.6,500\n2,0.7,500\n3,0.72,500\n")
+    code, out, _ = negwise("estimate", "--curves", log, "--train-auc", 0.8, "--json")
+    assert code == 0
+    assert json.loads(out)["interval"] is not None
+
+
+def test_a_column_that_names_no_split_is_offered(negwise, tmp_path):
+    log = tmp_path / "log.csv"
+    log.write_text("epoch,auc,val_auc\n1,0.7,0.6\n2,0.8,0.7\n")
+    code, _, err = negwise("estimate", "--curves", log)
+    assert code == 2
+    assert "--train-column 'auc'" in err
+
+
+def test_validation_at_chance_is_no_traceback(negwise):
+    code, out, _ = negwise("estimate", "--train-auc", 0.8, "--val-auc", "0.5,0.5")
+    assert code == 0
+    assert "verdict" in out
+
+
 def test_columns_by_flag(negwise, tmp_path):
     log = tmp_path / "log.tsv"
     log.write_text("when\tfit\theld out\n1\t0.7\t0.6\n2\t0.8\t0.7\n")
@@ -130,6 +160,10 @@ WRONG = [
     (["estimate", "--example", "--val-auc", "0.7"], "pass one of them"),
     (["estimate", "--train-auc", "0.7", "--plot", "figure.bmp"], "expected a name that ends in"),
     (["estimate", "--train-auc", "0.7", "--queries", "many"], "queries"),
+    (["estimate", "--val-auc", "0.75"], "got no training AUC"),
+    (["estimate", "--train-auc", "0.8", "--train-column", "x"], "pass --curves"),
+    (["estimate", "--train-auc", "0.8", "--steps", "1,2,3"], "steps without a curve"),
+    (["estimate", "--example", "--train-auc", "0.9"], "--train-auc gives another"),
     (["estimate", "--no-such-flag"], "no-such-flag"),
     (["no-such-verb"], "no-such-verb"),
 ]

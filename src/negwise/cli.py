@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -83,28 +84,34 @@ def estimate(
     \b
     Examples:
       negwise estimate --train-auc 0.75
-      negwise estimate --train-auc 0.963 --val-auc 0.71,0.83,0.88,0.89 --steps 100,200,400,800 --queries 2000
+      negwise estimate --train-auc 0.96 --val-auc 0.7,0.83,0.88 --steps 1,2,4
       negwise estimate --curves lightning_logs/version_0 --plot estimate.png
       negwise estimate --curves run.jsonl --json
     """
     from negwise.theory.optimal import optimal_k
 
     options = {"lam": lam, "max_k": max_k, "n_queries": queries, "n_pairs": pairs}
+    columns = {"train_auc": train_column, "val_auc": val_column, "step": step_column}
+    train = _numbers("--train-auc", train_auc)
     if example or curves is not None:
         if (example and curves is not None) or val_auc or steps:
-            raise InputError(
-                "--curves, --example and --val-auc/--steps are different sources: pass one of them. "
-                "(--train-auc may go with --curves where the log has no training AUC.)"
-            )
-        log = _read_log(_example() if example else curves, train_column, val_column, step_column)
-        found = optimal_k(**{**options, **_from_log(log, _numbers("--train-auc", train_auc), queries, pairs)})  # type: ignore[arg-type]
+            raise InputError("--curves, --example and --val-auc with --steps are different sources: pass one of them.")
+        log = _read_log(_example() if curves is None else curves, columns, train)
+        found = optimal_k(**{**options, **_from_log(log, train, queries, pairs)})  # type: ignore[arg-type]
     else:
-        aucs = {"train_auc": _numbers("--train-auc", train_auc), "val_auc": _numbers("--val-auc", val_auc)}
-        if aucs["train_auc"] is None:
+        if train is None:
+            came = "no training AUC" if val_auc else "no AUC"
             raise InputError(
-                "got no AUC. Type: negwise estimate --train-auc 0.75, or --curves FILE-OR-FOLDER, or --example."
+                f"got {came}. Type: negwise estimate --train-auc 0.75, or --curves FILE-OR-FOLDER, or --example."
             )
-        found = optimal_k(**aucs, steps=_numbers("--steps", steps), **options)  # type: ignore[arg-type]
+        if any(columns.values()):
+            raise InputError(
+                "--train-column, --val-column and --step-column name columns of a log: pass --curves FILE."
+            )
+        val = _numbers("--val-auc", val_auc)
+        if steps and not isinstance(train, list) and not isinstance(val, list):
+            raise InputError("--steps: got steps without a curve. Pass a curve, as --val-auc 0.6,0.7,0.72.")
+        found = optimal_k(train, val, steps=_numbers("--steps", steps), **options)  # type: ignore[arg-type]
     if plot is not None:
         from negwise.report.estimate_figure import estimate_figure
         from negwise.report.figure import save_as
@@ -152,28 +159,33 @@ def _example() -> Path:
     return Path(str(files("negwise.curves") / "example.csv"))
 
 
-def _read_log(path: Path | None, train: str | None, val: str | None, step: str | None) -> Curves:
+def _read_log(path: Path, columns: Mapping[str, str | None], train_auc: object) -> Curves:
+    """The curves of a log, with its training AUC or with the one on the command line, never with both."""
     from negwise.curves import read
 
-    return read(path or _example(), columns={"train_auc": train, "val_auc": val, "step": step})
+    log = read(path, columns=columns)
+    if train_auc is not None and log.train_auc is not None:
+        raise InputError(
+            f"{log.source}: its column {log.columns['train_auc']!r} is the training AUC, and --train-auc gives "
+            "another. Pass one of them."
+        )
+    if train_auc is None and log.train_auc is None:
+        perhaps = "".join(f" ({name!r} may be it: --train-column {name!r})" for name in log.unassigned)
+        raise InputError(
+            f"{log.source}: found no training AUC beside {log.columns.get('val_auc')!r}{perhaps}. "
+            "Name its column with --train-column, or give it with --train-auc."
+        )
+    return log
 
 
 def _from_log(log: Curves, train_auc: object, queries: int | None, pairs: int | None) -> dict[str, object]:
     """The arguments of optimal_k from a log; counts on the command line go before those in the file."""
-    if train_auc is None and log.train_auc is None:
-        raise InputError(
-            f"{log.source}: found no training AUC beside {log.columns.get('val_auc')!r}. "
-            "Name its column with --train-column, or give it with --train-auc."
-        )
-    given: dict[str, object] = {"val_auc": log.val_auc, "steps": log.val_steps}
+    given: dict[str, object] = {"val_auc": log.val_auc, "steps": log.val_steps, "train_auc": train_auc}
     if train_auc is None:
         given |= {"train_auc": log.train_auc, "train_steps": log.train_steps}
-    else:
-        given |= {"train_auc": train_auc}
     if queries is None and pairs is None:
         given |= {"n_queries": log.val_queries, "n_pairs": log.val_pairs, "val_se": log.val_se}
-        if train_auc is None:
-            given |= {"train_queries": log.train_queries, "train_pairs": log.train_pairs, "train_se": log.train_se}
+        given |= {"train_queries": log.train_queries, "train_pairs": log.train_pairs, "train_se": log.train_se}
     return given
 
 

@@ -165,8 +165,9 @@ def test_json_lines_as_a_table(tmp_path: Path) -> None:
     assert curves.kind == "jsonl"
     assert_curve(curves.train_steps, curves.train_auc, [(0.5, 0.75), (2, 0.8125)])
     assert_curve(curves.val_steps, curves.val_auc, [(1, 0.625), (2, 1.0)])
-    # whose queries? Two curves, and the name does not say
-    assert curves.val_queries is None and curves.train_queries is None
+    # a count that names no split is that of every curve which has it throughout
+    assert curves.val_queries is not None and curves.val_queries.tolist() == [5, 5]
+    assert curves.train_queries is None
 
 
 def test_a_bare_count_belongs_to_the_only_curve(tmp_path: Path) -> None:

@@ -39,6 +39,32 @@ def test_shapes_broadcast():
     assert effectiveness(np.ones((3, 1)), np.zeros(4), 2.0).shape == (3, 4)
 
 
+def test_shapes_that_do_not_broadcast_are_named():
+    with pytest.raises(InputError, match=r"label \(3,\), model \(4,\)"):
+        effectiveness(np.ones(3), np.ones(4), 1.0)
+    with pytest.raises(InputError, match=r"loss \(3,\), k \(2,\)"):
+        mi_bound(np.ones(3), [1, 2])
+
+
+def test_the_bound_takes_results_and_refuses_corrected_losses():
+    import torch
+
+    from negwise.losses import bpr, info_nce, scores
+
+    vectors = torch.eye(3, requires_grad=True)
+    negatives = torch.ones(5, 3)
+    plain = info_nce(vectors, vectors, negatives)
+    assert mi_bound(plain, 5) == pytest.approx(np.log(6) - plain.loss.item())
+    assert mi_bound(plain.loss, 5) == mi_bound(plain, 5)
+    for corrected in (
+        info_nce(vectors, vectors, negatives, log_q=torch.zeros(5)),
+        info_nce(vectors, vectors, negatives, weight=torch.ones(3)),
+        bpr(*scores(vectors, vectors, negatives)),
+    ):
+        with pytest.raises(InputError, match="bounds the mutual information"):
+            mi_bound(corrected, 5)
+
+
 @pytest.mark.parametrize("lam", [0.4, 1.1, float("nan"), "high", None])
 def test_bad_lambda_is_named(lam):
     with pytest.raises(InputError, match=r"lam: got .*expected a number from 0.5 to 1"):

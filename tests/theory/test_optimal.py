@@ -132,6 +132,43 @@ def test_a_rise_that_cannot_be_forecast_is_a_lower_bound():
     assert found.headline().startswith("Train with at least K")
 
 
+def test_a_forecast_label_never_goes_with_a_validation_of_today():
+    # Validation still rises too, and is too noisy to be forecast: nothing is.
+    t, train, _ = curves(stop=1400, n=28)
+    _, _, val = curves(stop=1400, n=28, noise=0.25, seed=4)
+    found = nw.optimal_k(train, np.sort(val), steps=t)
+    assert found.basis in ("lower bound", "unsettled")
+    assert found.label_step == 1400
+    t = np.linspace(0, 600, 13)[1:]
+    rise = 0.6 * (1 - np.exp(-t / 700))
+    short = nw.optimal_k(nw.auc(rise), nw.auc(0.9 * rise), steps=t)
+    whole = np.linspace(0, 7000, 141)[1:]
+    rise = 0.6 * (1 - np.exp(-whole / 700))
+    long = nw.optimal_k(nw.auc(rise), nw.auc(0.9 * rise), steps=whole)
+    assert short.basis != "forecast" or short.k == pytest.approx(long.k, rel=0.25)
+
+
+def test_no_lower_bound_where_k_falls_with_the_label():
+    t = np.linspace(0, 400, 13)[1:]
+    rise = 0.7 * (1 - np.exp(-t / 700))
+    found = nw.optimal_k(nw.auc(rise), nw.auc(0.5 * rise), steps=t)
+    assert found.basis in ("unsettled", "forecast")
+    assert "a lower bound" not in found.reasons[0]
+    assert "at least" not in found.headline()
+
+
+def test_a_forecast_is_not_said_to_be_read_at_a_step():
+    t, train, val = curves(stop=1400, n=28)
+    found = nw.optimal_k(train, val, steps=t)
+    assert found.label_step is None
+    assert dict(found.facts())["label separation"].endswith("forecast")
+
+
+def test_two_evaluations_cannot_show_convergence():
+    found = nw.optimal_k([0.6, 0.8], [0.55, 0.7], steps=[100, 200])
+    assert any("cannot show whether training had converged" in reason for reason in found.reasons)
+
+
 def test_a_converged_pilot_is_measured():
     t, train, val = curves(stop=7000, n=70, noise=0.01)
     found = nw.optimal_k(train, val, steps=t)
@@ -167,6 +204,18 @@ def test_vacuous_when_nothing_is_gained():
     assert found.k == pytest.approx(490.5, rel=1e-3)
 
 
+def test_vacuous_at_lambda_one_half_says_why():
+    found = nw.optimal_k(0.75, lam=0.5)
+    assert found.verdict == "vacuous"
+    assert "At lambda 0.5 no K ever gains anything" in found.reasons[0]
+
+
+def test_vacuous_when_there_is_no_rise():
+    found = nw.optimal_k(0.9, [0.8, 0.79, 0.78], steps=[0, 1, 2])
+    assert found.verdict == "vacuous"
+    assert "before training starts" in found.reasons[0]
+
+
 def test_vacuous_when_the_draws_run_to_the_end():
     found = nw.optimal_k(float(nw.auc(0.75)), float(nw.auc(0.65)), n_queries=60, n_pairs=6000)
     assert found.margin > 0.01
@@ -180,6 +229,13 @@ def test_capped_at_the_end_of_the_search():
     assert found.k == 50
     assert found.flat[1] is None
     assert "Raise max_k" in found.reasons[0]
+
+
+def test_capped_by_the_negatives_that_were_scored():
+    rng = np.random.default_rng(0)
+    found = nw.optimal_k(0.998, val_scores=(rng.normal(3, 1, 3000), rng.standard_normal((3000, 20))))
+    assert found.verdict == "capped"
+    assert "score more of them" in found.reasons[0]
 
 
 def test_capped_by_a_wide_interval():
@@ -211,7 +267,11 @@ def test_inconsistent_curves_that_do_not_overlap():
     rise = nw.auc(2 * (1 - np.exp(-t / 2)))
     found = nw.optimal_k(rise, rise - 0.01, steps=t + 1000, train_steps=t)
     assert found.verdict == "inconsistent"
-    assert "hardly overlap" in found.reasons[0]
+    assert "share less than a tenth" in found.reasons[0]
+    # Training logged for half of the run only is no contradiction, but is told.
+    early = nw.optimal_k(rise[:5], rise - 0.01, steps=t, train_steps=t[:5])
+    assert early.verdict != "inconsistent"
+    assert any("after the last training AUC" in reason for reason in early.reasons)
 
 
 # --- errors --------------------------------------------------------------------------------------------------------
@@ -239,7 +299,11 @@ BAD = [
     ({"train_auc": 0.8, "n_pairs": 100}, "Pass n_queries"),
     ({"train_auc": 0.8, "n_queries": 100, "n_pairs": 50}, "the number of queries"),
     ({"train_auc": 0.8, "n_queries": [10, 20]}, "got 2 counts for 1"),
-    ({"train_auc": 0.8, "train_se": -0.1}, "above 0"),
+    ({"train_auc": 0.8, "train_se": -0.1}, "from 0 up"),
+    ({"train_auc": [0.7, [0.8]]}, "train_auc: got"),
+    ({"train_auc": 0.8, "max_k": [10, 20]}, "expected one number"),
+    ({"train_auc": 0.8, "val_scores": 5}, "expected a tuple"),
+    ({"train_auc": 0.8, "val_auc": [0.6, 0.7], "steps": [[1, 2]]}, "steps: got shape"),
     ({"train_auc": 0.8, "train_se": [0.1, 0.2]}, "got 2 values for 1"),
     ({"train_auc": 0.8, "train_scores": ([1.0], [0.0])}, "got both"),
     ({"train_auc": 0.8, "val_scores": ([1.0, 2.0], [1.5])}, "expected at least 2"),
@@ -288,6 +352,9 @@ def test_from_dict_names_what_is_missing():
         Estimate.from_dict(data)
     with pytest.raises(InputError, match="to_dict"):
         Estimate.from_dict([1])
+    for part in ("curve", "pilot", "rising"):
+        with pytest.raises(InputError, match=f"{part}: missing"):
+            Estimate.from_dict({**nw.optimal_k(0.8).to_dict(), part: {"x": 1}})
 
 
 def test_repr_and_explain_read_well():
@@ -298,6 +365,75 @@ def test_repr_and_explain_read_well():
     text = found.explain()
     for part in ("as good", "90% interval", "margin", "verdict: ok", "horizon T: step", "K* at other lambdas"):
         assert part in text
+
+
+values = st.one_of(st.sampled_from([0.5, 0.75, 1e-9, 1 - 1e-9]), st.floats(0.3, 0.9999))
+errors = st.one_of(st.none(), st.floats(0, 0.3))
+counts = st.one_of(st.none(), st.integers(2, 10**9), st.lists(st.integers(2, 5000), min_size=1, max_size=12))
+
+
+@given(
+    train=st.one_of(values, st.lists(values, min_size=1, max_size=12)),
+    val=st.one_of(st.none(), values, st.lists(values, min_size=1, max_size=12)),
+    scale=st.sampled_from([1e-9, 1.0, 1e9]),
+    train_se=errors,
+    val_se=errors,
+    n_queries=counts,
+    n_pairs=counts,
+    lam=st.sampled_from([0.5, 0.9, 1.0]),
+    max_k=st.sampled_from([None, 2, 50, 1e7]),
+)
+@settings(max_examples=150, deadline=None)
+def test_whatever_comes_is_an_estimate_or_an_input_error(
+    train, val, scale, train_se, val_se, n_queries, n_pairs, lam, max_k
+):
+    steps = None if np.ndim(val) == 0 else (np.arange(len(val)) * scale).tolist()
+    try:
+        found = nw.optimal_k(
+            train,
+            val,
+            steps=steps,
+            train_se=train_se,
+            val_se=val_se,
+            n_queries=n_queries,
+            n_pairs=n_pairs,
+            lam=lam,
+            max_k=max_k,
+        )
+    except InputError as error:
+        assert "expected" in str(error) or "Pass" in str(error) or "pass" in str(error)
+        return
+    assert np.all(np.isfinite(found.curve.v))
+    assert Estimate.from_dict(json.loads(json.dumps(found.to_dict()))) == found
+    assert found.explain()
+
+
+def test_scores_that_all_tie_are_at_chance():
+    tied = (np.zeros(5), np.zeros((5, 7)))
+    found = nw.optimal_k(0.8, val_scores=[tied, tied], steps=[1, 2])
+    assert found.pilot.val_auc == (0.5, 0.5)
+
+
+def test_counts_of_validation_serve_training_where_they_can():
+    t, train, val = curves(n=8)
+    one = nw.optimal_k(0.95, val, steps=t, n_queries=[500] * 8)
+    assert one.interval == nw.optimal_k(0.95, val, steps=t, n_queries=500).interval
+    changing = nw.optimal_k(0.95, val, steps=t, n_queries=list(range(500, 508)))
+    assert changing.interval is None
+    assert any("the training AUC rests on" in reason for reason in changing.reasons)
+    assert nw.optimal_k(train[::2], val, steps=t, train_steps=t[::2], n_queries=[500] * 8).interval is not None
+
+
+def test_an_error_of_zero_is_an_error_like_any_other():
+    assert (
+        nw.optimal_k(0.9, [0.5, 0.7, 0.8], steps=[1, 2, 3], train_se=0.01, val_se=[0.0, 0.01, 0.01]).interval
+        is not None
+    )
+
+
+def test_absurd_errors_overflow_nothing():
+    found = nw.optimal_k(0.9999999, n_queries=500)
+    assert found.interval is not None
 
 
 # --- the interval --------------------------------------------------------------------------------------------------

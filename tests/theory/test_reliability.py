@@ -111,6 +111,16 @@ def test_broadcasting_and_blocks_agree():
     assert reliability([], 3.0).shape == (0,)
 
 
+def test_slopes_where_nothing_is_left_to_lose():
+    assert reliability_slope_k(30.0, 4.0) == pytest.approx(0.0, abs=1e-90)
+    assert reliability_slope_separation(30.0, 4.0) == pytest.approx(0.0, abs=1e-90)
+
+
+def test_shapes_that_do_not_broadcast_are_named():
+    with pytest.raises(InputError, match=r"separation \(3,\), k \(4,\)"):
+        reliability(np.ones(3), np.ones(4))
+
+
 @pytest.mark.parametrize("k", [-1, -1e-9, 2e7, math.nan, math.inf, "four"])
 def test_bad_k_is_named(k):
     with pytest.raises(InputError, match=r"k: got .*expected"):

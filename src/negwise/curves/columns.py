@@ -11,7 +11,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from negwise.curves.table import Table, listed, shown
+from negwise.curves.table import Table, blank, listed, shown
 from negwise.errors import InputError
 
 SPLITS = ("train", "val")
@@ -102,13 +102,20 @@ def choose(table: Table, wanted: Mapping[str, str | None]) -> Chosen:
     found = _by_name(table, free, columns)
     for split in curves:
         for quantity in QUANTITIES[1:]:
-            # a count or an error that names no split belongs to the only curve of the file, or to none
-            bare = found.get((None, quantity), []) if len(curves) == 1 else []
+            # A count that names no split is that of every curve; an error is of one curve, so only of an only one.
+            bare = found.get((None, quantity), []) if quantity != "se" or len(curves) == 1 else []
+            if len(curves) > 1:
+                bare = [name for name in bare if _beside(table, columns[f"{split}_auc"], name)]
             _fill(table, columns, f"{split}_{quantity}", found.get((split, quantity), []) or bare)
     steps = found.get((None, "step"), []) or found.get((None, "epoch"), [])
     # beside W&B's own axis, "<run> - _step" says the same again
     _fill(table, columns, "step", [name for name in steps if _run(table, name) is None] or steps)
     return Chosen({role: columns[role] for role in ROLES if role in columns}, unassigned)
+
+
+def _beside(table: Table, curve: str, name: str) -> bool:
+    """Whether column ``name`` has a value wherever ``curve`` has one."""
+    return not any(blank(row.cells.get(name)) for row in table.rows if not blank(row.cells.get(curve)))
 
 
 def _by_name(table: Table, names: list[str], columns: Mapping[str, str]) -> Found:

@@ -65,7 +65,9 @@ def _curves(alt: Any, estimate: Estimate, rows: Rows) -> Any:
     if len(estimate.pilot.train_auc) == 1:
         flat = alt.Chart(inline([{"auc": estimate.pilot.train_auc[0], "curve": "training"}]))
         layers.append(flat.mark_rule(strokeDash=[4, 3], size=2).encode(y="auc:Q", color=color))
+    note = "T, where training counts as converged, lies beyond the pilot"
     if estimate.horizon is not None and estimate.horizon <= estimate.pilot.val_steps[-1]:
+        note = "T: where training counts as converged"
         mark = alt.Chart(inline([{"step": estimate.horizon, "text": f"T = {estimate.horizon:g}"}]))
         layers.append(mark.mark_rule(color=GREY, strokeDash=[3, 3]).encode(x="step:Q"))
         text = mark.mark_text(align="left", dx=5, dy=-6, color=GREY, baseline="bottom")
@@ -73,7 +75,7 @@ def _curves(alt: Any, estimate: Estimate, rows: Rows) -> Any:
     return alt.layer(*layers).properties(
         width=330,
         height=_HEIGHT,
-        title={"text": "AUC of the pilot run", "subtitle": "T: where training counts as converged"},
+        title={"text": "AUC of the pilot run", "subtitle": note},
     )
 
 

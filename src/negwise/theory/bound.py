@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike
 
 from negwise.errors import InputError
 from negwise.theory.reliability import check_k
-from negwise.theory.separation import Floats, as_floats
+from negwise.theory.separation import Floats, as_floats, check_broadcast
 
 
 def mi_bound(loss: Any, k: ArrayLike) -> Floats:
@@ -31,4 +31,6 @@ def mi_bound(loss: Any, k: ArrayLike) -> Floats:
         loss = loss.loss
     if hasattr(loss, "detach"):  # a tensor, known by what it can do: this module does without torch
         loss = loss.detach().cpu().numpy()
-    return np.log1p(check_k(k)) - as_floats(loss, "loss")
+    values, negatives = as_floats(loss, "loss"), check_k(k)
+    check_broadcast(loss=values, k=negatives)
+    return np.log1p(negatives) - values

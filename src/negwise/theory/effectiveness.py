@@ -7,8 +7,8 @@ from typing import NamedTuple
 from numpy.typing import ArrayLike
 
 from negwise.errors import InputError
-from negwise.theory.reliability import reliability
-from negwise.theory.separation import Floats
+from negwise.theory.reliability import check_k, reliability
+from negwise.theory.separation import Floats, as_floats, check_broadcast
 
 
 class SampleKinds(NamedTuple):
@@ -24,7 +24,7 @@ def sample_kinds(label: ArrayLike, model: ArrayLike, k: ArrayLike) -> SampleKind
 
     ``label`` and ``model`` are separations: P(A) = P(label, K), P(B) = P(model, K).
     """
-    reliable_label, reliable_model = reliability(label, k), reliability(model, k)
+    reliable_label, reliable_model = _both(label, model, k)
     good = reliable_label * (1.0 - reliable_model)
     bad = reliable_model * (1.0 - reliable_label)
     return SampleKinds(good, bad, 1.0 - good - bad)
@@ -36,7 +36,13 @@ def effectiveness(label: ArrayLike, model: ArrayLike, k: ArrayLike, lam: float =
     >>> float(effectiveness(1.0, 0.0, 4).round(4))
     0.3147
     """
-    return balance(reliability(label, k), reliability(model, k), check_lam(lam))
+    return balance(*_both(label, model, k), check_lam(lam))
+
+
+def _both(label: ArrayLike, model: ArrayLike, k: ArrayLike) -> tuple[Floats, Floats]:
+    """P(A) and P(B)."""
+    check_broadcast(label=as_floats(label, "label"), model=as_floats(model, "model"), k=check_k(k))
+    return reliability(label, k), reliability(model, k)
 
 
 def balance(label: Floats, model: Floats, lam: float) -> Floats:

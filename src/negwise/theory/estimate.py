@@ -50,8 +50,8 @@ class Estimate:
     ``k`` is real-valued, ``k_int`` the best whole number. ``flat`` holds the smallest and largest K as good (v
     within 1%; None: open). ``interval`` is the 90% interval from the sampling error of AUC (None without counts).
     ``margin`` is v(k) - (1 - lam), the gain over a K so large that every sample is "easy". ``basis`` says what
-    ``k`` is: "measured", "forecast", or "lower bound". ``source`` says what stands for training: "curve", "pair",
-    "simulated". ``horizon`` is the step T up to which the curve counts.
+    ``k`` is: "measured", "forecast", "lower bound" or "unsettled". ``source`` says what stands for training: "curve",
+    "pair" or "simulated". ``horizon`` is the step T up to which the curve counts.
     """
 
     k: float
@@ -98,13 +98,15 @@ class Estimate:
         if self.verdict == "capped":
             return f"K = {self.k_int} is the best found, but its size is not pinned down; {flat} are as good."
         if self.verdict == "vacuous":
-            return "These curves do not determine K: hardly any number of negatives is better than another."
+            return "These curves do not determine K."
         return "These curves contradict each other; no K should be read from them."
 
     def facts(self) -> list[tuple[str, str]]:
         """The numbers, labelled, in the order a person asks for them."""
         label = f"{self.label_separation:.3f} (AUC {float(auc(self.label_separation)):.4f})"
-        if self.label_step is not None:
+        if self.basis == "forecast":
+            label += ", forecast"
+        elif self.label_step is not None:
             label += f" at step {self.label_step:g}"
         horizon = "the paper's simulated curve, t = 3" if self.horizon is None else f"step {self.horizon:g}"
         return [
@@ -112,7 +114,7 @@ class Estimate:
             ("as good (v within 1%)", _flat_text(self.flat)),
             (
                 "90% interval",
-                "none (no counts)" if self.interval is None else "{:.1f} .. {:.1f}".format(*self.interval),
+                "none (no counts)" if self.interval is None else "{:.4g} .. {:.4g}".format(*self.interval),
             ),
             ("margin over K = infinity", f"{self.margin:.4f}"),
             ("verdict", self.verdict),
@@ -129,18 +131,24 @@ class Estimate:
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Estimate:
         """The inverse of `to_dict`."""
-        known = {field.name for field in fields(cls)}
-        if not isinstance(data, Mapping) or set(data) != known:
-            given = set(data) if isinstance(data, Mapping) else {type(data).__name__}
-            raise InputError(
-                f"estimate: missing {sorted(known - given)}, unknown {sorted(given - known)}. "
-                "Pass what Estimate.to_dict() gave."
-            )
+        _check_names("estimate", cls, data)
+        parts = {"curve": EffectivenessCurve, "pilot": Pilot, "rising": Rising}
         values = {name: _tupled(value) for name, value in data.items()}
-        values["curve"] = EffectivenessCurve(**_tupled_values(data["curve"]))
-        values["pilot"] = Pilot(**_tupled_values(data["pilot"]))
-        values["rising"] = None if data["rising"] is None else Rising(**data["rising"])
+        for name, part in parts.items():
+            if data[name] is not None or name != "rising":
+                _check_names(name, part, data[name])
+                values[name] = part(**{key: _tupled(value) for key, value in data[name].items()})
         return cls(**values)
+
+
+def _check_names(what: str, cls: type, data: object) -> None:
+    known = {field.name for field in fields(cls)}
+    if not isinstance(data, Mapping) or set(data) != known:
+        came = set(data) if isinstance(data, Mapping) else {type(data).__name__}
+        raise InputError(
+            f"{what}: missing {sorted(known - came)}, unknown {sorted(came - known)}. "
+            "Pass what Estimate.to_dict() gave."
+        )
 
 
 def _flat_text(flat: tuple[int, int | None]) -> str:
@@ -159,7 +167,3 @@ def _listed(value: Any) -> Any:
 
 def _tupled(value: Any) -> Any:
     return tuple(_tupled(item) for item in value) if isinstance(value, list) else value
-
-
-def _tupled_values(data: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: _tupled(value) for name, value in data.items()}

@@ -20,29 +20,26 @@ _NORMAL_MEDIAN = 0.6745  # of the size of a standard normal
 _RAMP_NODES = 257  # odd, for Simpson's rule; the mean is then right to ten digits
 
 
-def smooth(steps: Floats, values: Floats) -> Floats:
+def smooth(values: Floats) -> Floats:
     """A straight line through each evaluation and its neighbours, 5% of the curve to either side (at least one).
 
-    Lines rather than means, so that the ends of a rising curve are not pulled down. Fewer than five evaluations
-    are left as they are.
+    Lines rather than means, so that the ends of a rising curve are not pulled down; over the number of the
+    evaluation, not its step, so that steps may be spaced as they like. Fewer than five evaluations are left as
+    they are.
     """
-    n = steps.size
+    n = values.size
     if n < 5:
         return values
     half = max(1, n // 20)
     at = np.arange(n)
     low, high = np.maximum(at - half, 0), np.minimum(at + half + 1, n)
-    # Sums are taken about the whole curve's centre, then moved, to keep digits on long curves.
-    t, y = steps - steps.mean(), values - values.mean()
-
-    def window(x: Floats) -> Floats:
-        total = np.concatenate([[0.0], np.cumsum(x)])
-        return (total[high] - total[low]) / (high - low)
-
-    mean_t, mean_y = window(t), window(y)
-    spread = window(t * t) - mean_t**2
-    slope = (window(t * y) - mean_t * mean_y) / spread
-    return values.mean() + mean_y + slope * (t - mean_t)
+    size = high - low
+    level = values - values.mean()  # small numbers keep their digits in the running sums
+    sums, moments = (np.concatenate([[0.0], np.cumsum(x)]) for x in (level, level * at))
+    total, moment = sums[high] - sums[low], moments[high] - moments[low]
+    centre = 0.5 * (low + high - 1)
+    slope = (moment - centre * total) / (size * (size**2 - 1) / 12.0)
+    return values.mean() + total / size + slope * (at - centre)
 
 
 def jitter(steps: Floats, values: Floats) -> float:

@@ -16,6 +16,7 @@ from negwise.theory.reliability import grid_for, reliability
 from negwise.theory.separation import Floats
 
 _PIECES = 256
+FARTHEST = 20.0
 
 
 @dataclass(frozen=True)
@@ -51,7 +52,8 @@ class ModelSide:
         weights = np.add.reduceat(self.weights, cuts)
         mu = np.add.reduceat(self.separations * self.weights, cuts) / weights
         moves = np.add.reduceat(self.moves * self.weights, cuts) / weights
-        moved = mu + np.multiply.outer(np.append(0.0, shifts), moves)  # (1 + s, pieces)
+        # Beyond 20 every P is 0 or 1 to the last digit, so the bound changes nothing and keeps the factors finite.
+        moved = np.clip(mu + np.multiply.outer(np.append(0.0, shifts), moves), -FARTHEST, FARTHEST)  # (1 + s, pieces)
         nodes, log_below = grid_for(moved)
         densities = np.stack([mixture_density(row, weights, nodes) for row in moved])
         change = expected_power(densities, log_below, k)

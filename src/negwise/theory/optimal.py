@@ -10,22 +10,22 @@ from numpy.typing import ArrayLike
 from negwise.errors import InputError
 from negwise.theory.effectiveness import balance, check_lam
 from negwise.theory.estimate import EffectivenessCurve, Estimate, Pilot, Rising
-from negwise.theory.forecast import Forecast
 from negwise.theory.horizon import HORIZON
-from negwise.theory.model_side import ModelSide, model_from_ramp
+from negwise.theory.model_side import FARTHEST, ModelSide, model_from_ramp
 from negwise.theory.noise import draw_ks, interval, slices
 from negwise.theory.optimum import Optimum, k_grid, optimum, peaks
-from negwise.theory.pilot import Curve, Scores, read_curve, read_scores
-from negwise.theory.reading import SIMULATED_END, Reading, read_pilot, training_forecast, with_forecast
+from negwise.theory.pilot import Curve, Scores, counts_alike, given
+from negwise.theory.reading import SIMULATED_END, Reading, read_pilot, training_rises, with_forecast
 from negwise.theory.reliability import MAX_K, reliability
 from negwise.theory.separation import Floats, as_floats, auc
 from negwise.theory.verdict import contradictions, judge
 
 DEFAULT_MAX_K = 1e6
 OTHER_HORIZONS = (0.90, 0.99)
+LAMS = (0.80, 0.85, 0.90, 0.95, 0.99)
 _HORIZON_SLICES = 5
 _LAST_SHARE = 0.999  # T is never read beyond the peak
-LAMS = (0.80, 0.85, 0.90, 0.95, 0.99)
+_NUDGE = 1.1  # a label separation this much higher tells which way K* goes as training goes on
 
 
 def optimal_k(
@@ -59,40 +59,36 @@ def optimal_k(
     21
     """
     lam = check_lam(lam)
-    val = _given("val", val_auc, val_scores, steps, val_se, n_queries, n_pairs)
-    own_steps = train_steps if train_steps is not None or np.size(train_auc) <= 1 else steps  # type: ignore[arg-type]
-    if train_queries is None:
-        train_queries, train_pairs = n_queries, n_pairs if train_pairs is None else train_pairs
-    train = _given("train", train_auc, train_scores, own_steps, train_se, train_queries, train_pairs)
+    val = given("val", val_auc, val_scores, steps, val_se, n_queries, n_pairs)
+    size = as_floats(train_auc, "train_auc").size if train_auc is not None else 1
+    if val is None:  # then all counts are those of training
+        train_queries, train_pairs = n_queries, n_pairs
+    elif train_queries is None and train_pairs is None and train_se is None:
+        train_queries = counts_alike(n_queries, size)
+        train_pairs = None if train_queries is None else counts_alike(n_pairs, size)
+    own_steps = train_steps if train_steps is not None or size == 1 else steps
+    train = given("train", train_auc, train_scores, own_steps, train_se, train_queries, train_pairs)
     if train is None:
         raise InputError(
             "train_auc: got nothing, expected the training AUC of a run with K = 1: a number such as 0.75, a curve, "
             "or train_scores=(positives, negatives)."
         )
     max_k = _search_end(max_k, val)
-    reading = measured = read_pilot(train, val)
-    best = measured_best = _best(reading, lam, max_k)
-    reasons = list(reading.notes)
 
-    rising = None
-    still, fit = training_forecast(train, measured)
-    if fit is not None:
-        reading = with_forecast(measured, val, fit)
-        best = _best(reading, lam, max_k)
-    if still:
-        rising = _rising(train, measured.label, measured_best.k, best.k, fit)
-        reasons.insert(0, _rising_reason(rising, train))
+    measured = read_pilot(train, val)
+    reading, best = measured, _best(measured, lam, max_k)
+    basis, rising, reasons = "measured", None, list(measured.notes)
+    if training_rises(train, measured):
+        reading, best, basis, rising = _go_on(train, val, measured, best, lam, max_k)
+        reasons.insert(0, _rising_reason(rising, basis, train))
 
     draws = _draws(reading, lam, max_k)
-    if draws is None:
-        reasons.append(
-            "No interval: pass n_queries and n_pairs (--queries, --pairs: what each AUC rests on), or train_se and "
-            "val_se."
-        )
     bounds = None if draws is None else interval(draws, best.k)
+    if bounds is None:
+        reasons.append(_no_interval(reading))
     margin = best.value - (1.0 - lam)
-    against = contradictions(measured.label, measured.label_se, train, val, measured.peak, measured.model_se)
-    verdict, because = ("inconsistent", against) if against else judge(best, margin, draws, bounds)
+    against = contradictions(measured, train, val)
+    verdict, because = ("inconsistent", against) if against else judge(best, margin, reading, lam, draws, bounds)
     return Estimate(
         k=best.k,
         k_int=best.k_int,
@@ -105,7 +101,7 @@ def optimal_k(
         horizon=reading.horizon,
         lam=lam,
         max_k=max_k,
-        basis="forecast" if fit is not None else "lower bound" if still else "measured",
+        basis=basis,
         source=reading.source,
         label_step=reading.label_step,
         rising=rising,
@@ -118,40 +114,22 @@ def optimal_k(
     )
 
 
-def _given(
-    name: str,
-    aucs: ArrayLike | None,
-    scores: Scores | Sequence[Scores] | None,
-    steps: ArrayLike | None,
-    se: ArrayLike | None,
-    n_queries: ArrayLike | None,
-    n_pairs: ArrayLike | None,
-) -> Curve | None:
-    """The curve of one side, from AUCs or from scores."""
-    if aucs is not None and scores is not None:
-        raise InputError(f"{name}_auc and {name}_scores: got both, expected one of them.")
-    if scores is not None:
-        return read_scores(name, scores, steps)
-    return None if aucs is None else read_curve(name, aucs, steps, se, n_queries, n_pairs)
-
-
 def _search_end(max_k: float | None, val: Curve | None) -> float:
     """Where the search in K ends: ``max_k``, and never beyond what ranks can tell."""
     seen = None if val is None or val.standings is None else min(standing.negatives for standing in val.standings)
     if max_k is None:
-        max_k = DEFAULT_MAX_K if seen is None else min(DEFAULT_MAX_K, seen)
-        if max_k < 2:
+        if seen is not None and seen < 2:
             raise InputError("val_scores: got 1 negative for each positive, expected at least 2.")
-        return float(max_k)
-    value = float(as_floats(max_k, "max_k"))
-    if not 2 <= value <= MAX_K:
-        raise InputError(f"max_k: got {max_k!r}, expected a number from 2 to 1e7.")
+        return DEFAULT_MAX_K if seen is None else min(DEFAULT_MAX_K, float(seen))
+    value = as_floats(max_k, "max_k")
+    if value.ndim or not 2 <= value <= MAX_K:
+        raise InputError(f"max_k: got {max_k!r}, expected one number from 2 to 1e7.")
     if seen is not None and value > seen:
         raise InputError(
             f"max_k: got {max_k!r}, but the scores have {seen} negatives for each positive, and ranks say nothing "
             "beyond that. Score more negatives, or pass val_auc instead of val_scores."
         )
-    return value
+    return float(value)
 
 
 def _best(reading: Reading, lam: float, max_k: float) -> Optimum:
@@ -165,42 +143,67 @@ def _peaks(label: float, model: ModelSide, lams: Sequence[float], max_k: float) 
     return [float(peaks(balance(label_side, model_side, lam), ks)) for lam in lams]
 
 
+def _go_on(
+    train: Curve, val: Curve | None, measured: Reading, best: Optimum, lam: float, max_k: float
+) -> tuple[Reading, Optimum, str, Rising]:
+    """What a training that still rises comes to: its forecast, or what was measured and which way it will move."""
+    ahead = with_forecast(measured, train, val)
+    if ahead is None:
+        # K* grows with the label separation, except below about 1, where it falls.
+        higher = _peaks(_NUDGE * measured.label, measured.model, [lam], max_k)[0]
+        basis = "lower bound" if higher > best.k else "unsettled"
+        return measured, best, basis, Rising(best.k, None, measured.label, None, None, None, None)
+    reading, fit = ahead
+    found = _best(reading, lam, max_k)
+    more = max(fit.settles_at - float(train.steps[-1]), 0.0)
+    rising = Rising(best.k, found.k, measured.label, fit.asymptote, fit.se, fit.settles_at, more)
+    return reading, found, "forecast", rising
+
+
 def _draws(reading: Reading, lam: float, max_k: float) -> Floats | None:
     """K* under the sampling errors of both AUCs; None where they are not known."""
     if reading.label_se is None or (reading.model_se is None and reading.source != "simulated"):
         return None
     ks = draw_ks(max_k)
-    labels = reading.label + slices(reading.label_se)
+    # Beyond 20 every P is 0 or 1 to the last digit, so the bound changes nothing.
+    labels = np.clip(reading.label + slices(reading.label_se), -FARTHEST, FARTHEST)
     label_side = reliability(labels[:, None], ks)
     if reading.model_se is None:  # a simulated model follows the label wherever it goes
         model_side = np.stack([model_from_ramp(SIMULATED_END * label)(ks) for label in labels])
         return peaks(balance(label_side, model_side, lam), ks)
-    shares = HORIZON + slices(reading.horizon_se, _HORIZON_SLICES)
     draws = []
-    for share in np.minimum(shares, _LAST_SHARE):
+    for share in np.minimum(HORIZON + slices(reading.horizon_se, _HORIZON_SLICES), _LAST_SHARE):
         model_side = reading.model_at(float(share)).shifted(slices(reading.model_se), ks)
         draws.append(peaks(balance(label_side[:, None, :], model_side[None, :, :], lam), ks))
     return np.stack(draws)
 
 
-def _rising(train: Curve, label: float, measured: float, k: float, fit: Forecast | None) -> Rising:
-    if fit is None:
-        return Rising(measured, None, label, None, None, None, None)
-    more = max(fit.settles_at - float(train.steps[-1]), 0.0)
-    return Rising(measured, k, label, fit.asymptote, fit.se, fit.settles_at, more)
-
-
-def _rising_reason(rising: Rising, train: Curve) -> str:
-    start = f"The training AUC still rises at the end of the pilot ({float(auc(rising.separation_measured)):.4f})."
-    if rising.k_forecast is None or rising.separation_forecast is None:
-        return (
-            f"{start} K* = {rising.k_measured:.3g} is a lower bound, and the curve does not yet show where it is "
-            f"going. Train at least as long again (to step {2 * train.steps[-1]:g})."
-        )
+def _no_interval(reading: Reading) -> str:
+    missing = "training" if reading.label_se is None else "validation"
     return (
-        f"{start} A saturating fit sees it end at {float(auc(rising.separation_forecast)):.4f} (separation "
-        f"{rising.separation_forecast:.2f} +- {rising.separation_se:.2f}). k is that forecast; as measured, K* = "
-        f"{rising.k_measured:.3g} would be a lower bound. About {rising.more_steps:.3g} more steps would settle it."
+        f"No interval: nothing says how many queries the {missing} AUC rests on. Pass n_queries and n_pairs "
+        "(--queries, --pairs), or train_se and val_se."
+    )
+
+
+def _rising_reason(rising: Rising, basis: str, train: Curve) -> str:
+    start = f"The training AUC still rises at the end of the pilot ({float(auc(rising.separation_measured)):.4f})."
+    longer = f"Train at least as long again (to step {2 * train.steps[-1]:g})."
+    if basis == "lower bound":
+        return (
+            f"{start} K* = {rising.k_measured:.3g} is a lower bound, and the curves do not yet show where they are "
+            f"going. {longer}"
+        )
+    if basis == "unsettled":
+        return (
+            f"{start} K* = {rising.k_measured:.3g} will fall or rise with it (below a separation of about 1, K* falls "
+            f"as the AUC rises), and the curves do not yet show where they are going. {longer}"
+        )
+    bound = ", a lower bound" if rising.k_measured < (rising.k_forecast or 0.0) else ""
+    return (
+        f"{start} A saturating fit sees it end at {float(auc(rising.separation_forecast or 0.0)):.4f} (separation "
+        f"{rising.separation_forecast:.2f} +- {rising.separation_se:.2f}). k is that forecast; as measured, K* would "
+        f"be {rising.k_measured:.3g}{bound}. About {rising.more_steps:.3g} more steps would settle it."
     )
 
 

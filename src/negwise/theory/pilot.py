@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -35,7 +36,7 @@ class Curve:
 
     @functools.cached_property
     def smoothed(self) -> Floats:
-        return smooth(self.steps, self.separations)
+        return smooth(self.separations)
 
     def se_at(self, step: float) -> float | None:
         """Standard error of the separation at a step (the nearest evaluation's)."""
@@ -43,6 +44,34 @@ class Curve:
             return None
         nearest = int(np.argmin(np.abs(self.steps - step)))
         return float(separation_se(self.auc[nearest], self.se[nearest]))
+
+
+def given(
+    name: str,
+    aucs: ArrayLike | None,
+    scores: Scores | Sequence[Scores] | None,
+    steps: ArrayLike | None,
+    se: ArrayLike | None,
+    n_queries: ArrayLike | None,
+    n_pairs: ArrayLike | None,
+) -> Curve | None:
+    """The curve of one side, "train" or "val", from AUCs or from scores; None where neither was given."""
+    if aucs is not None and scores is not None:
+        raise InputError(f"{name}_auc and {name}_scores: got both, expected one of them.")
+    if scores is not None:
+        return read_scores(name, scores, steps)
+    return None if aucs is None else read_curve(name, aucs, steps, se, n_queries, n_pairs)
+
+
+def counts_alike(counts: ArrayLike | None, n: int) -> ArrayLike | None:
+    """Counts of one curve for another of n evaluations: as they are where they fit, as one number where they agree.
+
+    Counts that change from one evaluation to the next say nothing of other evaluations: None.
+    """
+    values = np.unique(np.asarray(counts)) if counts is not None else np.empty(0)
+    if np.size(counts) == n:  # type: ignore[arg-type]
+        return counts
+    return values[0] if values.size == 1 else None
 
 
 def read_curve(
@@ -58,8 +87,8 @@ def read_curve(
     errors = None
     if se is not None:
         errors = as_floats(se, f"{name}_se")
-        if np.any(errors <= 0):
-            raise InputError(f"{name}_se: got {first_bad(errors, errors <= 0)}, expected standard errors above 0.")
+        if np.any(errors < 0):
+            raise InputError(f"{name}_se: got {first_bad(errors, errors < 0)}, expected standard errors from 0 up.")
         if errors.size not in (1, values.size):
             raise InputError(
                 f"{name}_se: got {errors.size} values for {values.size} AUCs, expected one, or one for each."
@@ -80,7 +109,7 @@ def read_curve(
 
 def read_scores(name: str, scores: Scores | Sequence[Scores], steps: ArrayLike | None) -> Curve:
     """A curve from scores: one pair (positives, negatives), or a list of such pairs, one for each evaluation."""
-    sets = [scores] if isinstance(scores, tuple) else list(scores)
+    sets: list[Any] = [scores] if isinstance(scores, tuple) else list(scores) if isinstance(scores, Sequence) else []
     if not sets or not all(isinstance(one, tuple) and len(one) == 2 for one in sets):
         raise InputError(
             f"{name}_scores: expected a tuple (positives, negatives), or a list of such tuples, one for each "
@@ -97,13 +126,12 @@ def check_auc(name: str, auc: ArrayLike) -> Floats:
     values = as_floats(auc, name)
     if values.ndim > 1:
         raise InputError(f"{name}: got shape {values.shape}, expected one number or one list of numbers.")
-    values = values.reshape(-1)
     if values.size == 0:
         raise InputError(f"{name}: got an empty curve, expected at least one AUC.")
     bad = (values < _NEAREST) | (values > 1 - _NEAREST)
     if not np.any(bad):
-        return values
-    value = float(values[np.argmax(bad)])
+        return values.reshape(-1)
+    value = float(values.reshape(-1)[np.argmax(bad)])
     hint = "Expected an AUC between 0 and 1, both excluded."
     if 1 < value <= 100:
         hint += f" If this is a percentage, pass {value / 100:g}."
@@ -119,7 +147,10 @@ def check_steps(name: str, steps: ArrayLike | None, n: int) -> Floats:
     """Steps (n,), never negative and strictly rising; 1, 2, ..., n where none were given."""
     if steps is None:
         return np.arange(1.0, n + 1.0)
-    values = as_floats(steps, "steps").reshape(-1)
+    values = as_floats(steps, "steps")
+    if values.ndim > 1:
+        raise InputError(f"steps: got shape {values.shape}, expected one list of numbers.")
+    values = values.reshape(-1)
     if values.size != n:
         raise InputError(
             f"steps: got {values.size} for {n} values of the {name} curve, expected one for each. "

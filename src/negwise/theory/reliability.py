@@ -20,13 +20,14 @@ from numpy.typing import ArrayLike
 from scipy.special import log_ndtr
 
 from negwise.errors import InputError
-from negwise.theory.separation import Floats, as_floats, first_bad
+from negwise.theory.separation import Floats, as_floats, check_broadcast, first_bad
 
 STEP = 1.0 / 20.0
 REACH = 9.0  # a Gaussian beyond nine standard deviations is below one part in 1e18
 MAX_K = 1e7  # up to here the step above is fine enough
 MAX_SEPARATION = 60.0
 _LOW, _HIGH = -11.0, 17.0  # covers separations from -2 to 8, so that those always share one grid
+_TINY = float(np.finfo(np.float64).tiny)
 _PAIRS = 4096  # pairs of (separation, K) held in memory at once: 18 MB
 
 
@@ -68,8 +69,11 @@ def reliability(separation: ArrayLike, k: ArrayLike) -> Floats:
 
 def reliability_slope_k(separation: ArrayLike, k: ArrayLike) -> Floats:
     r""":math:`\partial P/\partial K = E[\Phi(x)^K \log\Phi(x)]`, never positive."""
-    # log(-log Phi) keeps the factor inside the exponent, so that every term has one sign.
-    return -_integrate(separation, k, lambda power, log_below, _: power * log_below + np.log(-log_below))
+    # log(-log Phi) keeps the factor inside the exponent, so that every term has one sign. Where Phi is 1 to the last
+    # digit, the smallest number stands for -log Phi: the term is as good as 0 either way.
+    return -_integrate(
+        separation, k, lambda power, log_below, _: power * log_below + np.log(np.maximum(-log_below, _TINY))
+    )
 
 
 def reliability_slope_separation(separation: ArrayLike, k: ArrayLike) -> Floats:
@@ -101,6 +105,7 @@ def _integrate(separation: ArrayLike, k: ArrayLike, log_term: Callable[[Floats, 
             f"separation: got {first_bad(mu, far)}, expected at most {MAX_SEPARATION:g} in size. "
             "Pass a separation, as negwise.separation(auc) gives it."
         )
+    check_broadcast(separation=mu, k=power)
     nodes, log_below = grid_for(mu)
 
     def integral(mu: Floats, power: Floats) -> Floats:

@@ -57,6 +57,15 @@ def as_floats(value: ArrayLike, name: str) -> Floats:
     return array
 
 
+def check_broadcast(**arrays: Floats) -> None:
+    """An `InputError` with the shapes of the arguments, where they do not broadcast."""
+    try:
+        np.broadcast_shapes(*(array.shape for array in arrays.values()))
+    except ValueError as error:
+        shapes = ", ".join(f"{name} {array.shape}" for name, array in arrays.items())
+        raise InputError(f"shapes do not broadcast: {shapes}. Add an axis, as in x[:, None].") from error
+
+
 def first_bad(array: Floats, bad: NDArray[np.bool_]) -> str:
     """The first entry where ``bad`` holds, as text: its value and, in an array, its position."""
     where = np.argwhere(np.atleast_1d(bad))[0]

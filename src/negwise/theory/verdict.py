@@ -5,36 +5,32 @@ from __future__ import annotations
 import math
 
 import numpy as np
+from scipy.special import ndtri
 
 from negwise.theory.optimum import Optimum
 from negwise.theory.pilot import Curve
+from negwise.theory.reading import Reading
 from negwise.theory.separation import Floats, auc
 
 LEAST_MARGIN = 0.01
 MOST_AT_END = 0.10
 WIDEST = 10.0
 _SIGMAS = 3.0
-_TOLERANCE = 0.01  # in AUC, where no standard errors are known
+_ONE_SIDED = 0.00135  # the chance of three sigmas
+_TOLERANCE = 0.02  # in AUC, where no standard errors are known
+_LEAST_OVERLAP = 0.1
 
 
-def contradictions(
-    label: float,
-    label_se: float | None,
-    train: Curve,
-    val: Curve | None,
-    peak: float | None,
-    model_se: float | None,
-) -> list[str]:
-    """What in the curves cannot be: `inconsistent`, each with its reason. ``peak`` is validation's best separation."""
+def contradictions(reading: Reading, train: Curve, val: Curve | None) -> list[str]:
+    """What in the curves cannot be: `inconsistent`, each with its reason."""
     found = []
-    if val is not None and peak is not None and train.steps.size > 1 and val.steps.size > 1:
+    if val is not None and train.steps.size > 1 and val.steps.size > 1:
         found += _no_overlap(train.steps, val.steps)
-    noise = None if label_se is None or model_se is None else _SIGMAS * math.hypot(label_se, model_se)
-    if peak is not None and _above(peak, label, noise):
+    if reading.peak is not None and _above(reading.peak, reading.label, reading.model_se, reading.label_se):
         found.append(
-            f"Validation AUC {float(auc(peak)):.4f} lies above training AUC {float(auc(label)):.4f} by more than "
-            "noise. The labels bound what a model can reach, so the two are not the same AUC: use the same function, "
-            "negatives and evaluation mode (no dropout) for both."
+            f"Validation AUC {float(auc(reading.peak)):.4f} lies above training AUC {float(auc(reading.label)):.4f} by "
+            "more than noise. The labels bound what a model can reach, so the two are not the same AUC: use the same "
+            "function, negatives and evaluation mode (no dropout) for both."
         )
     for name, curve in (("Training", train), ("Validation", val)):
         if curve is not None:
@@ -43,17 +39,24 @@ def contradictions(
 
 
 def judge(
-    best: Optimum, margin: float, draws: Floats | None, interval: tuple[float, float] | None
+    best: Optimum,
+    margin: float,
+    reading: Reading,
+    lam: float,
+    draws: Floats | None,
+    interval: tuple[float, float] | None,
 ) -> tuple[str, list[str]]:
     """`vacuous`, `capped` or `ok`, with the reason for either of the first two."""
     end = float(best.ks[-1])
-    if margin < LEAST_MARGIN:
+    if reading.horizon == 0.0:
         return "vacuous", [
-            f"The best K gains {margin:.4f} over a K so large that every sample is easy; under {LEAST_MARGIN} the "
-            "maximum is not worth the name. The labels are too noisy, or the model too close to them."
+            "Validation is at 95% of its peak before training starts (step 0), so there is no rise to average over: "
+            "K* is that of a model which never changes."
         ]
+    if margin < LEAST_MARGIN:
+        return "vacuous", [_no_margin(margin, lam)]
     if best.at_end:
-        return "capped", [f"Effectiveness still rises at the end of the search, K = {end:g}. Raise max_k to go on."]
+        return "capped", [f"Effectiveness still rises at the end of the search, K = {end:g}. {best_advice(reading)}"]
     at_end = 0.0 if draws is None else float(np.mean(draws >= end))
     if at_end > MOST_AT_END:
         return "vacuous", [
@@ -68,14 +71,33 @@ def judge(
     return "ok", []
 
 
-def _above(model: float, label: float, noise: float | None) -> bool:
-    if noise is not None:
-        return model - label > noise
+def best_advice(reading: Reading) -> str:
+    """How to let the search go further."""
+    if reading.model.by_ranks is None:
+        return "Raise max_k to go on."
+    return "Ranks say nothing beyond the negatives that were scored: score more of them for each positive."
+
+
+def _no_margin(margin: float, lam: float) -> str:
+    gains = f"gains {margin:.4f}" if margin > 0 else "gains nothing"
+    start = f"The best K {gains} over a K so large that every sample is easy; under {LEAST_MARGIN} that is no maximum."
+    if lam == 0.5:
+        return (
+            f"{start} At lambda 0.5 no K ever gains anything, whatever the data: take a larger one; the paper has 0.9."
+        )
+    return f"{start} The labels are too noisy, the model is too close to them, or lambda ({lam:g}) is too small."
+
+
+def _above(model: float, label: float, model_se: float | None, label_se: float | None) -> bool:
+    if model_se is not None and label_se is not None:
+        return model - label > _SIGMAS * math.hypot(model_se, label_se)
     return bool(auc(model) - auc(label) > _TOLERANCE)
 
 
 def _below_chance(name: str, curve: Curve) -> list[str]:
-    noise = _TOLERANCE if curve.se is None else _SIGMAS * curve.se
+    # The more evaluations, the likelier one of them dips below by chance alone.
+    sigmas = float(-ndtri(_ONE_SIDED / curve.steps.size))
+    noise = _TOLERANCE if curve.se is None else sigmas * curve.se
     low = np.flatnonzero(curve.auc < 0.5 - noise)
     if not low.size:
         return []
@@ -89,9 +111,9 @@ def _below_chance(name: str, curve: Curve) -> list[str]:
 def _no_overlap(train: Floats, val: Floats) -> list[str]:
     shared = min(train[-1], val[-1]) - max(train[0], val[0])
     whole = max(train[-1], val[-1]) - min(train[0], val[0])
-    if shared >= 0.5 * whole:
+    if shared >= _LEAST_OVERLAP * whole:
         return []
     return [
-        f"The curves hardly overlap: training has steps {train[0]:g} to {train[-1]:g}, validation {val[0]:g} to "
-        f"{val[-1]:g}. If one counts epochs and the other steps, bring them to one unit."
+        f"The curves share less than a tenth of their steps: training has {train[0]:g} to {train[-1]:g}, validation "
+        f"{val[0]:g} to {val[-1]:g}. If one counts epochs and the other steps, bring them to one unit."
     ]
