@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,8 +16,10 @@ from negwise.schedule import AnsK
 from negwise.theory.effectiveness import effectiveness, sample_kinds
 from negwise.theory.optimal import optimal_k
 from negwise.theory.separation import Floats, auc
+from negwise.theory.verdict import LEAST_MARGIN
 
 STAGES = (0.0, 0.2, 0.4, 0.6, 0.8, 1.0)
+LAM = 0.9  # the paper's
 LAMS = (0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 1.0)
 
 
@@ -156,9 +158,10 @@ def stages(task: Task) -> Figure:
     alt = require("altair", extra="plot")
     ks = np.geomspace(1, 10 * max(task.printed_k, _last_k(task)), 121)
     kinds = ("effectiveness v", "good", "bad", "easy")
+    panels = [_stage_panel(task, share) for share in STAGES]
     rows: Rows = [
         {"stage": share, "panel": panel, "k": float(k), "kind": kind, "value": float(value)}
-        for share, panel in zip(STAGES, _stage_panels(task), strict=True)
+        for share, panel in zip(STAGES, panels, strict=True)
         for kind, values in zip(kinds, _stage_values(task.separation, share * task.separation, ks), strict=True)
         for k, value in zip(ks, values, strict=True)
     ]
@@ -175,7 +178,7 @@ def stages(task: Task) -> Figure:
             strokeDash=alt.condition("datum.kind == 'effectiveness v'", alt.value([1, 0]), alt.value([5, 3])),
         )
         .properties(width=230, height=150)
-        .facet(alt.Facet("panel:N", sort=_stage_panels(task)), columns=3)
+        .facet(alt.Facet("panel:N", sort=panels), columns=3)
         .properties(
             title=_titled(
                 f"Training stages: {task.title}",
@@ -194,7 +197,7 @@ def effectiveness_by_lambda() -> Figure:
     marks: list[dict[str, Any]] = []
     for task in TASKS:
         estimates = {lam: optimal_k(float(auc(task.separation)), lam=lam, max_k=1e5) for lam in LAMS}
-        found = estimates[0.9]
+        found = estimates[LAM]
         panel = f"{task.name}: separation {task.separation:g}; K* {_plain(found.k)}, printed {task.printed_k}"
         marks.append({"panel": panel, "k": found.k})
         for lam, estimate in estimates.items():
@@ -296,20 +299,17 @@ def ans_curve() -> Figure:
 
 
 def _stage_values(label: float, model: float, ks: Floats) -> Sequence[Floats]:
-    return (effectiveness(label, model, ks), *sample_kinds(label, model, ks))
+    return (effectiveness(label, model, ks, LAM), *sample_kinds(label, model, ks))
 
 
-def _stage_panels(task: Task) -> list[str]:
-    return [f"{share:g} of the way: {best}" for share, best in zip(STAGES, _stage_peaks(task), strict=True)]
-
-
-def _stage_peaks(task: Task) -> Iterator[str]:
+def _stage_panel(task: Task, share: float) -> str:
+    """What a panel says above itself: the stage, and where v peaks in K."""
     ks = np.geomspace(1, 1e6, 2001)
-    for share in STAGES:
-        v = effectiveness(task.separation, share * task.separation, ks)
-        top = int(np.argmax(v))
-        # Where nothing is gained over the limit, the place of the maximum has no meaning.
-        yield "no K is better" if v[top] < 0.1 + 0.01 else f"best K {_plain(ks[top])}"
+    v = effectiveness(task.separation, share * task.separation, ks, LAM)
+    top = int(np.argmax(v))
+    # Where nothing is gained over the limit, the place of the maximum has no meaning.
+    best = f"best K {_plain(ks[top])}" if v[top] - (1 - LAM) >= LEAST_MARGIN else "no K is better"
+    return f"{share:g} of the way: {best}"
 
 
 def _last_k(task: Task) -> float:
