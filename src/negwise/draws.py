@@ -1,0 +1,168 @@
+"""Counter-based randomness: a draw is a function of (seed, step, row) and of nothing else.
+
+No generator object, no hidden state: a batch may be split, drawn by any worker or rank, or drawn again after
+a resume, and every row gets what it would have got alone. The function is Philox4x32-10 (Salmon et al.,
+"Parallel random numbers: as easy as 1, 2, 3", SC 2011): it passes BigCrush, has published known answers, is
+what ``triton.language`` ships as ``tl.philox``, and needs only 32-bit multiplies, so that NumPy, plain torch
+on any device and a numba loop compute the same bits.
+
+Layout of the 128-bit counter; the seed is the 64-bit Philox key:
+
+====  ===================================================  ============
+word  holds                                                so that
+====  ===================================================  ============
+c0    block: four words of 32 bits each                    2^34 words
+c1    row, low 32 bits
+c2    step                                                 step < 2^32
+c3    lap (16 bits), stream (4 bits), row's high 12 bits   row < 2^44
+====  ===================================================  ============
+
+Streams keep purposes apart: how many, which ones, from which part of a mixture. Laps number the fresh starts
+within a stream, as after a rejected draw.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from enum import IntEnum
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from negwise.errors import InputError
+
+if TYPE_CHECKING:
+    import torch
+
+Array = TypeVar("Array", NDArray[np.int64], "torch.Tensor")
+"""int64, of NumPy or torch: both wrap on overflow and shift arithmetically, so one text serves both."""
+
+LOW = 0xFFFFFFFF
+MULTIPLIERS = (0xD2511F53, 0xCD9E8D57)
+WEYL = (0x9E3779B9, 0xBB67AE85)
+ROUNDS = 10
+
+MAX_ROW = 2**44
+MAX_LAP = 2**16
+MAX_K = 2**31
+
+
+class Stream(IntEnum):
+    """What a word is for. Two streams of one key are independent."""
+
+    COUNT = 0
+    ITEM = 1
+    PART = 2
+    POOL = 3
+    REPEAT = 4
+
+
+@dataclass(frozen=True)
+class Key:
+    """Names a draw: ``seed`` of the run, ``step`` of training, ``row`` of the global batch.
+
+    ``row`` is the number of the first row, the batch being rows ``row, row + 1, ...``, or a 1-D array or
+    tensor with the number of each row. A rank that holds rows 512..1023 of the global batch passes
+    ``row=512``; a loop that shuffles may pass the numbers of its examples.
+    """
+
+    seed: int
+    step: int
+    row: int | NDArray[np.int64] | torch.Tensor = 0
+
+    def __post_init__(self) -> None:
+        for name, value, bits in (("seed", self.seed, 64), ("step", self.step, 32)):
+            if isinstance(value, bool) or not isinstance(value, int | np.integer) or not 0 <= value < 2**bits:
+                raise InputError(f"Key: {name}={value!r}, expected an integer from 0 to 2**{bits} - 1")
+        if isinstance(self.row, int | np.integer):
+            if not 0 <= self.row < MAX_ROW:
+                raise InputError(f"Key: row={self.row}, expected 0 <= row < 2**44")
+        elif getattr(self.row, "ndim", None) != 1 or not _is_integer(self.row):
+            came = _describe(self.row)
+            raise InputError(f"Key: row is {came}, expected an integer, or a 1-D array or tensor of integers")
+        elif isinstance(self.row, np.ndarray) and not np.all((self.row >= 0) & (self.row < MAX_ROW)):
+            span = f"{self.row.min()}..{self.row.max()}"
+            raise InputError(f"Key: row numbers {span}, expected 0 <= row < 2**44")
+
+    def rows(self, n: int) -> Any:
+        """The numbers of the batch's ``n`` rows, int64 (n,): a tensor where ``row`` is one, else NumPy."""
+        if isinstance(self.row, int | np.integer):
+            return np.arange(self.row, self.row + n, dtype=np.int64)
+        if len(self.row) != n:
+            raise InputError(f"Key: row holds {len(self.row)} row numbers, but the batch has {n} rows")
+        return self.row.astype(np.int64) if isinstance(self.row, np.ndarray) else self.row.long()
+
+    def on(self, device: torch.device | str, n: int) -> Key:
+        """The same key with the numbers of its ``n`` rows as a tensor on ``device``."""
+        import torch
+
+        return replace(self, row=torch.as_tensor(self.rows(n)).to(device))
+
+
+def counts(k: float, rows: int, key: Key) -> Any:
+    """How many negatives each row gets (eq. 8): ``[k]``, or with probability ``{k}`` one more.
+
+    A row's count is a function of (seed, step, row). It compares 53 random bits with ``{k}``, so the mean is
+    exactly ``k`` for each ``k >= 1`` that a double can hold, and within 2^-53 of it below 1. Returns int64
+    (rows,): a tensor on the device of ``key.row`` where that is a tensor, else a NumPy array.
+
+    >>> counts(2.5, 8, Key(seed=0, step=0)).tolist()
+    [3, 3, 3, 2, 3, 3, 3, 3]
+    """
+    whole = math.floor(check_k(k))
+    threshold = math.ceil(math.ldexp(k - whole, 53))
+    numbers = key.rows(rows)
+    if threshold == 0:
+        return numbers * 0 + whole
+    first, second, *_ = block(key, numbers, numbers * 0, Stream.COUNT)
+    return whole + (((first << 21) | (second >> 11)) < threshold) * 1
+
+
+def most(k: float) -> int:
+    """The largest count ``k`` can give, ``ceil(k)``: a batch is that wide, so shapes do not hang on luck."""
+    return math.ceil(check_k(k))
+
+
+def check_k(k: float) -> float:
+    """``k`` itself, where it is a number from 0 to 2**31; NaN is none."""
+    if isinstance(k, bool) or not isinstance(k, int | float | np.integer | np.floating):
+        raise InputError(f"k is {_describe(k)}, expected a number such as 4 or 2.5")
+    if not 0 <= k <= MAX_K:
+        raise InputError(f"k={k}, expected 0 <= k <= 2**31")
+    return k
+
+
+def block(key: Key, rows: Array, blocks: Array, stream: Stream, lap: int = 0) -> tuple[Array, Array, Array, Array]:
+    """Four words of 32 bits for each row number and block number; ``rows`` and ``blocks`` broadcast."""
+    if not 0 <= lap < MAX_LAP:
+        raise InputError(f"lap={lap}, expected 0 <= lap < 2**16")
+    c3 = (rows >> 32) | (lap << 16 | int(stream) << 12)
+    seed = int(key.seed)
+    return philox(blocks & LOW, rows & LOW, blocks * 0 + int(key.step), c3, seed & LOW, seed >> 32)
+
+
+def philox(c0: Array, c1: Array, c2: Array, c3: Array, k0: int, k1: int) -> tuple[Array, Array, Array, Array]:
+    """Philox4x32-10: the counter ``(c0, c1, c2, c3)`` under the key ``(k0, k1)``, 32-bit values in int64.
+
+    A product of two 32-bit values may pass 2^63 and wrap, but its 64 bits are right, and the mask after the
+    arithmetic shift keeps the upper half of them.
+    """
+    for _ in range(ROUNDS):
+        p0, p1 = c0 * MULTIPLIERS[0], c2 * MULTIPLIERS[1]
+        c0, c1, c2, c3 = ((p1 >> 32) & LOW) ^ c1 ^ k0, p1 & LOW, ((p0 >> 32) & LOW) ^ c3 ^ k1, p0 & LOW
+        k0, k1 = (k0 + WEYL[0]) & LOW, (k1 + WEYL[1]) & LOW
+    return c0, c1, c2, c3
+
+
+def _is_integer(values: Any) -> bool:
+    if isinstance(values, np.ndarray):
+        return bool(np.issubdtype(values.dtype, np.integer))
+    dtype = getattr(values, "dtype", None)
+    return str(dtype) in {f"torch.{kind}" for kind in ("uint8", "int8", "int16", "int32", "int64")}
+
+
+def _describe(value: Any) -> str:
+    shape = getattr(value, "shape", None)
+    return repr(value) if shape is None else f"{value.dtype} of shape {tuple(shape)}"

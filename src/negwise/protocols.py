@@ -1,0 +1,132 @@
+"""The seams on one page: what a training loop, a schedule, a sampler and a model say to each other."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+
+if TYPE_CHECKING:
+    import torch
+    from torch import Tensor
+
+    from negwise.draws import Key
+
+State = dict[str, Any]
+"""What a rule remembers between steps: plain values that come back from JSON as they went in."""
+
+
+@dataclass(frozen=True)
+class Observation:
+    """What a rule may look at before it sets K for ``step``, the same on every rank.
+
+    ``wins`` of the ``pairs`` of a positive and a negative compared since the last observation were won (a tie
+    is half a win), summed over ranks: ``wins / pairs`` estimates AUC at any K. ``val_auc`` comes after an
+    evaluation.
+    """
+
+    step: int
+    total_steps: int
+    wins: float = 0.0
+    pairs: int = 0
+    val_auc: float | None = None
+
+
+@runtime_checkable
+class Rule(Protocol):
+    """K for each step of training. A rule is frozen; all that changes is in the state it hands back."""
+
+    def init(self) -> State: ...
+
+    def update(self, observation: Observation, state: State) -> tuple[float, State]: ...
+
+
+@runtime_checkable
+class OpenLoopRule(Rule, Protocol):
+    """A rule that looks at nothing but the fraction of training, so that K is known ahead of time."""
+
+    def __call__(self, fraction: float) -> float: ...
+
+
+@dataclass(frozen=True)
+class Negatives:
+    """What a sampler hands back, for B rows with room for Kmax = ceil(k) negatives each.
+
+    ``ids`` (B, Kmax) int64 holds an id where ``mask`` (B, Kmax) is true and 0 elsewhere, so that a look-up is
+    always safe and never meant. ``log_q`` (B, Kmax) is the log probability that a slot holds its id, under
+    the distribution drawn from once exclusions are out of it: finite, without meaning where ``mask`` is
+    false, and None where there is no closed form. ``removed`` (B,) is the share of the sampler's distribution
+    that exclusions took from each row.
+
+    Where candidates are shared, ``pool`` (P,) has their ids and ``index`` (B, Kmax) places in it: encode the
+    pool once and look up.
+    """
+
+    ids: Tensor
+    mask: Tensor
+    log_q: Tensor | None = None
+    removed: Tensor | None = None
+    pool: Tensor | None = None
+    index: Tensor | None = None
+
+
+@runtime_checkable
+class Sampler(Protocol):
+    """Draws about ``k`` negatives (real-valued, eq. 8) for each of ``positives`` (B,), on their device.
+
+    The same ``key`` gives the same draw. A sampler that knows something of each user, query or impression
+    also takes ``owner`` (B,), which says whose row is whose.
+    """
+
+    def __call__(self, positives: Tensor, k: float, key: Key, *, owner: Tensor | None = None) -> Negatives: ...
+
+
+@dataclass(frozen=True)
+class Query:
+    """The query side of a batch, by ids: B rows of H places.
+
+    ``items`` (B, H) int64 is what each query is made of: the clicked news of a user, a sequence of items, or
+    (H = 1) the text whose left side asks. ``mask`` (B, H) bool is true where there is an item; elsewhere
+    ``items`` holds 0, so that a look-up is always safe and never meant. ``users`` (B,) int64 says who asks,
+    from 0; the row's own number where there are no users. ``reads`` (P, 2) int64 holds the (row, place) of
+    each query that is read off a sequence; None means one query per row.
+    """
+
+    items: Tensor
+    mask: Tensor
+    users: Tensor
+    reads: Tensor | None = None
+
+    def __len__(self) -> int:
+        """How many queries there are: P where they are read off sequences, else B."""
+        return len(self.items) if self.reads is None else len(self.reads)
+
+    def to(self, device: torch.device | str, non_blocking: bool = False) -> Query:
+        """The same query on ``device``."""
+
+        def move(part: Tensor) -> Tensor:
+            return part.to(device, non_blocking=non_blocking)
+
+        return Query(
+            move(self.items), move(self.mask), move(self.users), None if self.reads is None else move(self.reads)
+        )
+
+
+@runtime_checkable
+class Model(Protocol):
+    """Two sides of vectors of one width D; the score of a query and a candidate is their dot product.
+
+    A model is an ``nn.Module`` that knows nothing of K, samplers and losses. Where ``needs_items`` is true a
+    query is made of candidates: ``encode_queries`` calls ``encoded(ids (B, H))`` for their vectors (B, H, D),
+    so that each distinct candidate of a step is encoded once. Other models never call it.
+    """
+
+    needs_items: bool
+
+    def encode_candidates(self, ids: Tensor) -> Tensor:
+        """ids (N,) -> vectors (N, D)."""
+        ...
+
+    def encode_queries(self, query: Query, encoded: Callable[[Tensor], Tensor]) -> Tensor:
+        """One vector per query: (B, D), or (P, D) where ``query.reads`` says so."""
+        ...

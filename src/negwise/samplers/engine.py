@@ -1,0 +1,135 @@
+"""Draws from a catalogue, by numba's loops or in plain torch: the same bits, and anyone may ask which."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from importlib.util import find_spec
+from typing import Any, Literal, get_args
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from negwise.draws import Key, Stream
+from negwise.errors import InputError, require
+from negwise.protocols import Negatives
+from negwise.samplers.catalogue import Catalogue, Rows
+from negwise.samplers.device import OnDevice
+from negwise.samplers.exclusions import Exclusions
+from negwise.samplers.law import MAX_ITEMS, Alias, Law
+from negwise.samplers.lists import check_range
+from negwise.samplers.request import Request, check_owner
+from negwise.samplers.shortage import OnShortage, check_policy, settle
+from negwise.samplers.words import prefix, slots
+
+Impl = Literal["auto", "torch", "numba"]
+
+NOTHING = np.zeros(0, np.int64)
+
+
+def which(impl: str, device: torch.device) -> Literal["torch", "numba"]:
+    """What ``impl`` means on ``device``: "auto" is numba on the CPU where it is installed, else torch."""
+    if impl not in get_args(Impl):
+        raise InputError(f"impl={impl!r}, expected 'auto', 'torch' or 'numba'")
+    if impl == "numba" and device.type != "cpu":
+        raise InputError(f"impl='numba' runs on the CPU, and positives are on {device}; pass impl='auto'")
+    if impl == "auto":
+        impl = "numba" if device.type == "cpu" and find_spec("numba") else "torch"
+    return "numba" if impl == "numba" else "torch"
+
+
+def kernels() -> Any:
+    """The numba loops; compiled when first called, then cached on disk."""
+    require("numba", extra="train")
+    from negwise.samplers import kernels
+
+    return kernels
+
+
+class Engine:
+    """What `Uniform` and `Popularity` share: everything but the law."""
+
+    def __init__(
+        self, law: Law, exclude: Exclusions | None, on_shortage: OnShortage, impl: Impl, log_q: bool = True
+    ) -> None:
+        check_policy(on_shortage)
+        which(impl, torch.device("cpu"))
+        if exclude is not None and exclude.n_items != law.n_items:
+            raise InputError(f"exclude was made for n_items={exclude.n_items}, but the catalogue has {law.n_items}")
+        self.exclude, self.on_shortage, self.impl, self.log_q = exclude, on_shortage, impl, log_q
+        self.catalogue = OnDevice(Catalogue.of(law, exclude or Exclusions.none(law.n_items)))
+
+    def draw(self, positives: Tensor, k: float, key: Key, owner: Tensor | None) -> Negatives:
+        ask = Request.of(positives, k, key)
+        catalogue, rows = self.rows(ask.positives, owner)
+        filled = settle(ask.wanted, torch.where(rows.allowed > 0, ask.wanted, 0), self.on_shortage)
+        if which(self.impl, positives.device) == "numba":
+            ids, mask = self.loop(rows, filled, ask)
+        else:
+            ids = catalogue.draw(rows, filled, ask.width, ask.key, Stream.ITEM)
+            mask = prefix(filled, ask.width)
+        removed = 1 - rows.allowed.double() / catalogue.law.total
+        log_q = self.weigh(catalogue, rows, ids) if self.log_q else None
+        return Negatives(ids, mask, log_q, removed.float())
+
+    def rows(self, positives: Tensor, owner: Tensor | None) -> tuple[Catalogue, Rows]:
+        catalogue = self.catalogue(positives.device)
+        check_range("positives", positives, catalogue.law.n_items)
+        if self.exclude is None:
+            return catalogue, catalogue.rows(positives, torch.zeros_like(positives))
+        return catalogue, catalogue.rows(positives, check_owner(owner, len(self.exclude), positives))
+
+    def log_prob(self, ids: Tensor, positives: Tensor, owner: Tensor | None) -> Tensor:
+        catalogue, rows = self.rows(positives.long(), owner)
+        return catalogue.log_prob(rows, ids)
+
+    def propose(self, n: int, key: Key, device: torch.device) -> Tensor:
+        """``n`` ids (n,) from the law as it is, the same for every row of a step."""
+        hi, lo = slots(Key(key.seed, key.step).on(device, 1), n, Stream.POOL)
+        return self.catalogue(device).law.draw(hi[0], lo[0])
+
+    def loop(self, rows: Rows, filled: Tensor, ask: Request) -> tuple[Tensor, Tensor]:
+        """`Catalogue.draw` and its mask by numba."""
+        ids = torch.empty(len(filled), ask.width, dtype=torch.int64)
+        mask = torch.empty(ids.shape, dtype=torch.bool)
+        kernels().catalogue(
+            ids.numpy(),
+            mask.numpy(),
+            ask.key.rows(len(ids)).numpy(),
+            np.uint64(ask.key.seed),
+            int(ask.key.step),
+            int(Stream.ITEM),
+            *(values.contiguous().numpy() for values in (filled, rows.positive, rows.owner, rows.allowed)),
+            *self.tables,
+        )
+        return ids, mask
+
+    def weigh(self, catalogue: Catalogue, rows: Rows, ids: Tensor) -> Tensor:
+        """`Catalogue.log_q`, in one pass where there is a loop for it."""
+        if which(self.impl, ids.device) == "torch" or not isinstance(catalogue.law, Alias):
+            return catalogue.log_q(rows, ids)
+        log_q = torch.empty(ids.shape, dtype=torch.float32)
+        log_allowed = rows.allowed.clamp(min=1).double().log()
+        kernels().weigh(log_q.numpy(), ids.numpy(), catalogue.law.log_masses.numpy(), log_allowed.numpy())
+        return log_q
+
+    @cached_property
+    def tables(self) -> tuple[Any, ...]:
+        """The catalogue as arrays for the loop; empty ones stand for a uniform law and for no bitmap."""
+        catalogue = self.catalogue(torch.device("cpu"))
+        law, known = catalogue.law, catalogue.known
+        of_law: tuple[Any, ...] = (law.n_items, NOTHING.view(np.uint64), 0, NOTHING, NOTHING)
+        if isinstance(law, Alias):
+            columns = (law.threshold << 32 | law.alias).numpy().view(np.uint64)
+            of_law = (law.n_items, columns, law.shift, law.masses.numpy(), law.starts.numpy())
+        bits, stride = NOTHING, 0
+        if known.bits is not None:
+            bits, stride = known.bits.flatten().numpy(), known.bits.shape[1]
+        lists = (known.offsets.numpy(), known.ids.numpy(), catalogue.spent.numpy())
+        return (*of_law, *lists, bits.view(np.uint64), stride)
+
+
+def check_items(n_items: int) -> int:
+    if not isinstance(n_items, int) or not 1 <= n_items <= MAX_ITEMS:
+        raise InputError(f"n_items={n_items!r}, expected an integer from 1 to 2**30")
+    return n_items

@@ -1,0 +1,90 @@
+"""What a row must never draw: its owner's known ids, in sorted lists and, where memory allows, one bit each.
+
+Both forms answer the same question, so the draws do not depend on which of them is there. Shapes: U owners, N
+known ids.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from negwise.errors import InputError
+from negwise.samplers.lists import Lists
+
+BITMAP_LIMIT = 2**31
+"""Bits that a bitmap may take unless it is asked for: 256 MB."""
+
+
+@dataclass(frozen=True, eq=False)
+class Exclusions:
+    """Known ids of each owner; made by `Exclusions.of`.
+
+    >>> known = Exclusions.of(Lists.of([[3, 1], [], [2]]), n_items=5)
+    >>> known.contains(torch.tensor([[0], [2]]), torch.tensor([1, 2])).tolist()
+    [[True, False], [False, True]]
+    """
+
+    n_items: int
+    offsets: Tensor  # (U + 1,) into keys
+    keys: Tensor  # (N,) owner * n_items + id, sorted, distinct
+    bits: Tensor | None = None  # (U, ceil(n_items / 64)) int64
+
+    @classmethod
+    def of(cls, lists: Lists, n_items: int, bitmap: bool | None = None) -> Exclusions:
+        """``bitmap``: True, False, or None for "where owners x items is at most 2^31 bits"."""
+        if len(lists.ids) and int(lists.ids.max()) >= n_items:
+            raise InputError(f"Exclusions: id {int(lists.ids.max())}, expected ids below n_items={n_items}")
+        keys = torch.unique(lists.owners * n_items + lists.ids)
+        starts = torch.arange(len(lists) + 1, device=keys.device) * n_items
+        if bitmap is None:
+            bitmap = len(lists) * n_items <= BITMAP_LIMIT
+        bits = _pack(keys, len(lists), n_items) if bitmap else None
+        return cls(n_items, torch.searchsorted(keys, starts), keys, bits)
+
+    @classmethod
+    def none(cls, n_items: int) -> Exclusions:
+        """Nothing is known to anyone: one owner with an empty list."""
+        return cls.of(Lists.of([[]]), n_items, bitmap=False)
+
+    def __len__(self) -> int:
+        return len(self.offsets) - 1
+
+    @property
+    def device(self) -> torch.device:
+        return self.keys.device
+
+    def to(self, device: torch.device) -> Exclusions:
+        bits = None if self.bits is None else self.bits.to(device)
+        return Exclusions(self.n_items, self.offsets.to(device), self.keys.to(device), bits)
+
+    @property
+    def ids(self) -> Tensor:
+        """The known ids, (N,), sorted within each owner."""
+        return self.keys % self.n_items
+
+    def contains(self, owner: Tensor, ids: Tensor) -> Tensor:
+        """Whether ``ids`` are known to ``owner``; the two broadcast."""
+        if self.bits is not None:
+            word = self.bits.flatten()[owner * self.bits.shape[1] + (ids >> 6)]
+            return (word >> (ids & 63)) & 1 == 1
+        wanted = owner * self.n_items + ids
+        if len(self.keys) == 0:
+            return torch.zeros_like(wanted, dtype=torch.bool)
+        at = torch.searchsorted(self.keys, wanted).clamp(max=len(self.keys) - 1)
+        return self.keys[at] == wanted
+
+    def before(self, owner: Tensor, ids: Tensor) -> Tensor:
+        """The place in ``keys`` of the first id known to ``owner`` that is not below ``ids``."""
+        return torch.searchsorted(self.keys, owner * self.n_items + ids)
+
+
+def _pack(keys: Tensor, n_owners: int, n_items: int) -> Tensor:
+    owner, item = keys // n_items, keys % n_items
+    width = (n_items + 63) // 64
+    bits = torch.zeros(n_owners * width, dtype=torch.int64, device=keys.device)
+    # The keys are distinct, so adding a power of two sets its bit; bit 63 is the sign, and wraps as it should.
+    bits.index_add_(0, owner * width + (item >> 6), 1 << (item & 63))
+    return bits.view(n_owners, width)

@@ -1,0 +1,68 @@
+"""The negatives that score highest among more."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from negwise.draws import Key, Stream
+from negwise.errors import InputError
+from negwise.protocols import Negatives, Sampler
+from negwise.samplers.request import Request
+from negwise.samplers.shortage import OnShortage, check_policy, settle
+from negwise.samplers.words import prefix, scale, slots
+
+Score = Callable[[Tensor, Tensor], Tensor]
+"""``score(ids (B, M), positives (B,)) -> (B, M)``: higher is harder."""
+
+
+@dataclass(frozen=True, eq=False)
+class Hardest:
+    """Of ``candidates`` ids a row from ``source`` keep the K that ``score`` puts highest, hardest first.
+
+    An id drawn twice counts once, so a row is short where fewer than K distinct ids were drawn. Which ids
+    come out depends on the scores, so there is no ``log_q``.
+
+    How to choose ``candidates``: a few times K. The hardest of very many are often false negatives.
+    """
+
+    source: Sampler
+    candidates: int
+    score: Score
+    on_shortage: OnShortage = "mask"
+
+    def __post_init__(self) -> None:
+        check_policy(self.on_shortage)
+        if self.candidates < 1:
+            raise InputError(f"Hardest: candidates={self.candidates}, expected 1 or more")
+
+    def __call__(self, positives: Tensor, k: float, key: Key, *, owner: Tensor | None = None) -> Negatives:
+        ask = Request.of(positives, k, key)
+        drawn = self.source(positives, self.candidates, key, owner=owner)
+        scores = self.score(drawn.ids, ask.positives)
+        if scores.shape != drawn.ids.shape:
+            raise InputError(f"Hardest: score gave shape {tuple(scores.shape)}, expected {tuple(drawn.ids.shape)}")
+        if bool(scores.isnan().any()):
+            raise InputError("Hardest: score gave NaN, which has no place in an order; look at the model")
+        fresh = drawn.mask & ~repeated(drawn.ids, drawn.mask)
+        order = scores.detach().masked_fill(~fresh, -torch.inf).argsort(dim=1, descending=True, stable=True)
+        # A score of -inf would be lost among what is masked, so what is fresh goes first.
+        order = order.gather(1, fresh.gather(1, order).byte().argsort(dim=1, descending=True, stable=True))
+        available = fresh.sum(1)
+        filled = settle(ask.wanted, available, self.on_shortage)
+        slot = torch.arange(ask.width, device=positives.device)
+        again = scale(*slots(ask.key, ask.width, Stream.REPEAT), available[:, None])
+        rank = torch.where(slot < available[:, None], slot, again).clamp(max=self.candidates - 1)
+        mask = prefix(filled, ask.width)
+        return Negatives(drawn.ids.gather(1, order.gather(1, rank)) * mask, mask, None, drawn.removed)
+
+
+def repeated(ids: Tensor, mask: Tensor) -> Tensor:
+    """Which slots (B, M) hold an id that an earlier unmasked slot of their row holds."""
+    values, order = torch.where(mask, ids, -1).sort(dim=1, stable=True)
+    again = torch.zeros_like(mask)
+    again[:, 1:] = values[:, 1:] == values[:, :-1]
+    return torch.zeros_like(mask).scatter(1, order, again) & mask

@@ -1,0 +1,64 @@
+"""The positives of the other rows."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+from torch import Tensor
+
+from negwise.draws import Key
+from negwise.protocols import Negatives
+from negwise.samplers.engine import Impl, which
+from negwise.samplers.exclusions import Exclusions
+from negwise.samplers.request import Known, Request
+from negwise.samplers.shared import Shared
+from negwise.samplers.shortage import OnShortage, check_policy
+
+
+@dataclass(frozen=True, eq=False)
+class InBatch:
+    """K of the other rows' positives, without replacement; rows with the same id as one's own are left out.
+
+    Ask for ``k = B - 1`` to use them all. ``index`` says which row of the batch a negative is, so that its
+    vector need not be encoded again. ``log_q`` is given the batch: log of how often the id stands there over the
+    rows left. Over many batches in-batch negatives follow popularity, for which `Popularity.log_prob` has the
+    correction.
+
+    With several processes pass the gathered ids as ``batch`` (M,), and ``index`` points into those.
+    """
+
+    exclude: Exclusions | None = None
+    on_shortage: OnShortage = "mask"
+    impl: Impl = "auto"
+
+    def __post_init__(self) -> None:
+        check_policy(self.on_shortage)
+
+    @cached_property
+    def _known(self) -> Known:
+        return Known(self.exclude)
+
+    def __call__(
+        self,
+        positives: Tensor,
+        k: float,
+        key: Key,
+        *,
+        owner: Tensor | None = None,
+        batch: Tensor | None = None,
+    ) -> Negatives:
+        which(self.impl, positives.device)
+        ask = Request.of(positives, k, key)
+        shared = self._shared(ask.positives, owner, batch)
+        return shared.negatives(ask, self.on_shortage, self.impl)
+
+    def log_prob(
+        self, ids: Tensor, positives: Tensor, *, owner: Tensor | None = None, batch: Tensor | None = None
+    ) -> Tensor:
+        """Log probability (B, K) that a slot of row b holds ``ids[b, k]``, given the batch."""
+        return self._shared(positives.long(), owner, batch).log_prob(ids)
+
+    def _shared(self, positives: Tensor, owner: Tensor | None, batch: Tensor | None) -> Shared:
+        known, owners = self._known(positives, owner)
+        return Shared.of(positives if batch is None else batch.long(), positives, known, owners)

@@ -1,0 +1,94 @@
+"""Ragged lists of ids, one for each owner (a user, a query, an impression): offsets into a flat tensor."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from negwise.errors import InputError
+
+
+@dataclass(frozen=True, eq=False)
+class Lists:
+    """Owner u has ``ids[offsets[u]:offsets[u + 1]]``: ``offsets`` (U + 1,), ``ids`` (N,), both int64."""
+
+    offsets: Tensor
+    ids: Tensor
+
+    def __post_init__(self) -> None:
+        for name, values in (("offsets", self.offsets), ("ids", self.ids)):
+            if values.ndim != 1 or values.dtype != torch.int64:
+                came = f"{values.dtype} of shape {tuple(values.shape)}"
+                raise InputError(f"Lists: {name} is {came}, expected a 1-D int64 tensor")
+        steps = self.offsets.diff()
+        if len(self.offsets) == 0 or self.offsets[0] != 0 or self.offsets[-1] != len(self.ids):
+            raise InputError(f"Lists: offsets must run from 0 to {len(self.ids)}, the number of ids")
+        if bool((steps < 0).any()):
+            raise InputError(f"Lists: offsets fall after owner {int((steps < 0).nonzero()[0])}; they must not")
+        if len(self.ids) and int(self.ids.min()) < 0:
+            raise InputError(f"Lists: id {int(self.ids.min())}, expected ids >= 0; leave padding out")
+
+    @classmethod
+    def of(cls, lists: Iterable[Sequence[int]]) -> Lists:
+        """From Python lists: ``Lists.of([[3, 1], [], [2]])``."""
+        rows = [list(row) for row in lists]
+        lengths = torch.tensor([0] + [len(row) for row in rows], dtype=torch.int64)
+        flat = torch.tensor([item for row in rows for item in row], dtype=torch.int64)
+        return cls(lengths.cumsum(0), flat)
+
+    @classmethod
+    def of_pairs(cls, owners: Tensor, ids: Tensor, n_owners: int) -> Lists:
+        """From (owner, id) pairs in any order; an owner's ids keep the order they came in."""
+        if owners.shape != ids.shape:
+            raise InputError(f"Lists: {tuple(owners.shape)} owners for {tuple(ids.shape)} ids, expected as many")
+        if len(owners) and not 0 <= int(owners.min()) <= int(owners.max()) < n_owners:
+            span = f"{int(owners.min())}..{int(owners.max())}"
+            raise InputError(f"Lists: owners {span}, expected 0..{n_owners - 1}; raise n_owners")
+        order = owners.argsort(stable=True)
+        lengths = torch.bincount(owners, minlength=n_owners)
+        return cls(torch.cat((lengths.new_zeros(1), lengths.cumsum(0))), ids[order].long())
+
+    def __len__(self) -> int:
+        return len(self.offsets) - 1
+
+    @property
+    def lengths(self) -> Tensor:
+        """How many ids each owner has, (U,)."""
+        return self.offsets.diff()
+
+    @property
+    def owners(self) -> Tensor:
+        """The owner of each id, (N,)."""
+        return torch.repeat_interleave(torch.arange(len(self), device=self.ids.device), self.lengths)
+
+    @property
+    def device(self) -> torch.device:
+        return self.ids.device
+
+    def to(self, device: torch.device) -> Lists:
+        return Lists(self.offsets.to(device), self.ids.to(device))
+
+    def distinct(self) -> Lists:
+        """The same lists as sorted sets."""
+        pairs = torch.unique(torch.stack((self.owners, self.ids), 1), dim=0)
+        return Lists.of_pairs(pairs[:, 0], pairs[:, 1], len(self))
+
+    def padded(self, owner: Tensor) -> tuple[Tensor, Tensor]:
+        """The lists of ``owner`` (B,) side by side: ids (B, L), 0 where the mask (B, L) is false."""
+        start, length = self.offsets[owner], self.lengths[owner]
+        position = torch.arange(int(length.max()) if len(owner) else 0, device=owner.device)
+        mask = position < length[:, None]
+        at = torch.where(mask, start[:, None] + position, 0)
+        ids = self.ids[at] if len(self.ids) else at
+        return torch.where(mask, ids, 0), mask
+
+
+def check_range(name: str, values: Tensor, end: int) -> None:
+    """Values on a GPU are not read, which would stall it; an index out of range fails there in torch."""
+    if values.device.type == "cpu" and len(values):
+        low, high = values.aminmax()
+        if int(low) < 0 or int(high) >= end:
+            raise InputError(f"{name} holds {int(low)}..{int(high)}, expected 0..{end - 1}")

@@ -1,0 +1,72 @@
+"""Some negatives from here, some from there."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from negwise.draws import Key, Stream
+from negwise.errors import InputError
+from negwise.protocols import Negatives, Sampler
+from negwise.samplers.request import Request
+from negwise.samplers.words import slots
+
+
+@dataclass(frozen=True, eq=False)
+class Mixture:
+    """Each slot comes from part i with probability ``weights[i]``, over the parts that can fill it.
+
+    ``log_q = log sum_i w_i q_i(id)``, with the weights renormalised over the parts that can fill the slot. It is
+    None where a part has no ``log_prob`` (`Given`, `Hardest`, a mixture within a mixture). What to do when K is
+    more than there is, is the parts' policy; a slot that no part fills is masked.
+
+    >>> from negwise.samplers import Popularity, Uniform
+    >>> half = Mixture([Uniform(4), Popularity(torch.tensor([1, 1, 1, 5]))], weights=[0.5, 0.5])
+    >>> negatives = half(torch.tensor([0]), k=1, key=Key(seed=0, step=3))
+    >>> negatives.ids, negatives.log_q.exp()  # (1/3 + 1/7) / 2
+    (tensor([[1]]), tensor([[0.2381]]))
+    """
+
+    parts: Sequence[Sampler]
+    weights: Sequence[float]
+
+    def __post_init__(self) -> None:
+        if len(self.parts) != len(self.weights) or not self.parts:
+            raise InputError(f"Mixture: {len(self.weights)} weights, {len(self.parts)} parts; expected as many")
+        weights = torch.tensor(self.weights, dtype=torch.float64)
+        if not bool(weights.isfinite().all()) or bool((weights <= 0).any()):
+            raise InputError(f"Mixture: weights {list(self.weights)}, expected positive numbers")
+
+    def __call__(self, positives: Tensor, k: float, key: Key, *, owner: Tensor | None = None) -> Negatives:
+        ask = Request.of(positives, k, key)
+        # The same key gives every part the same counts, so a part's mask says which wanted slots it fills.
+        drawn = [part(positives, k, key, owner=owner) for part in self.parts]
+        able = torch.stack([one.mask for one in drawn], -1)  # (B, K, parts)
+        weights = torch.tensor(self.weights, dtype=torch.float64, device=positives.device)
+        share = able * weights
+        share = share / share.sum(-1, keepdim=True).clamp(min=torch.finfo(torch.float64).tiny)
+        hi, lo = slots(ask.key, ask.width, Stream.PART)
+        chance = ((hi << 21) | (lo >> 11)).double() * 2.0**-53
+        part = (chance[..., None] >= share.cumsum(-1)[..., :-1]).sum(-1, keepdim=True)
+        mask = able.any(-1)
+        ids = torch.stack([one.ids for one in drawn], -1).gather(-1, part).squeeze(-1) * mask
+        log_q = self._log_q(ids, ask.positives, owner, share)
+        return Negatives(ids, mask, None if log_q is None else log_q.masked_fill(~mask, 0), removed(drawn, weights))
+
+    def _log_q(self, ids: Tensor, positives: Tensor, owner: Tensor | None, share: Tensor) -> Tensor | None:
+        if not all(hasattr(part, "log_prob") for part in self.parts):
+            return None
+        each = [part.log_prob(ids, positives, owner=owner) for part in self.parts]  # type: ignore[attr-defined]
+        return (torch.stack(each, -1).double() + share.log()).logsumexp(-1).float()
+
+
+def removed(drawn: Sequence[Negatives], weights: Tensor) -> Tensor | None:
+    """The parts' shares (B,), weighted; None where a part does not tell."""
+    shares = [one.removed for one in drawn]
+    if any(share is None for share in shares):
+        return None
+    stacked = torch.stack([share for share in shares if share is not None], -1)
+    return (stacked * (weights / weights.sum())).sum(-1).float()

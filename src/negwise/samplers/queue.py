@@ -1,0 +1,114 @@
+"""A queue of past keys, first in, first out (He et al., "Momentum contrast", 2020)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from negwise.draws import Key
+from negwise.errors import InputError
+from negwise.protocols import Negatives
+from negwise.samplers.engine import Impl, which
+from negwise.samplers.exclusions import Exclusions
+from negwise.samplers.request import Known, Request
+from negwise.samplers.shared import Shared
+from negwise.samplers.shortage import OnShortage, check_policy
+
+
+class Queue:
+    """The last ``capacity`` ids pushed and, where ``width`` is given, their vectors (capacity, width).
+
+    A call draws K of them without replacement, never the row's own id or what its owner knows; ``index``
+    points into ``vectors``. To use the whole queue at once, as MoCo does, take ``vectors`` as shared negatives and
+    ``allowed(positives)`` as their mask: that needs no (B, K) table of ids.
+
+    Only `push` changes a queue. With several processes push what was gathered, on every process alike.
+    """
+
+    def __init__(
+        self,
+        capacity: int,
+        width: int | None = None,
+        *,
+        exclude: Exclusions | None = None,
+        on_shortage: OnShortage = "mask",
+        impl: Impl = "auto",
+        device: torch.device | str = "cpu",
+        dtype: torch.dtype = torch.float32,
+    ) -> None:
+        check_policy(on_shortage)
+        if capacity < 1:
+            raise InputError(f"Queue: capacity={capacity}, expected 1 or more")
+        self.capacity, self.on_shortage, self.impl = capacity, on_shortage, impl
+        self._known = Known(exclude)
+        self.pushed = 0
+        self._ids = torch.zeros(capacity, dtype=torch.int64, device=device)
+        self._vectors = None if width is None else torch.zeros(capacity, width, dtype=dtype, device=device)
+
+    def __len__(self) -> int:
+        return min(self.pushed, self.capacity)
+
+    @property
+    def ids(self) -> Tensor:
+        """What the queue holds, (len,), in no particular order."""
+        return self._ids[: len(self)]
+
+    @property
+    def vectors(self) -> Tensor:
+        """The vectors of `ids`, (len, width), without gradient."""
+        if self._vectors is None:
+            raise InputError("this queue holds ids only; make it with Queue(capacity, width=D) to hold vectors")
+        return self._vectors[: len(self)]
+
+    @torch.no_grad()
+    def push(self, ids: Tensor, vectors: Tensor | None = None) -> None:
+        """Append ``ids`` (N,), with ``vectors`` (N, width); the oldest go."""
+        if ids.ndim != 1 or ids.is_floating_point():
+            raise InputError(f"Queue.push: ids are {ids.dtype} of shape {tuple(ids.shape)}, expected 1-D integers")
+        wanted = None if self._vectors is None else (len(ids), self._vectors.shape[1])
+        came = None if vectors is None else tuple(vectors.shape)
+        if came != wanted:
+            raise InputError(f"Queue.push: vectors of shape {came}, expected {wanted}")
+        # Of a batch longer than the queue only the end would stay.
+        kept = min(len(ids), self.capacity)
+        at = torch.arange(self.pushed + len(ids) - kept, self.pushed + len(ids)) % self.capacity
+        at = at.to(self._ids.device)
+        self._ids[at] = ids[len(ids) - kept :].to(self._ids)
+        if self._vectors is not None and vectors is not None:
+            self._vectors[at] = vectors[len(ids) - kept :].to(self._vectors)
+        self.pushed += len(ids)
+
+    def __call__(self, positives: Tensor, k: float, key: Key, *, owner: Tensor | None = None) -> Negatives:
+        which(self.impl, positives.device)
+        ask = Request.of(positives, k, key)
+        return self._shared(ask.positives, owner).negatives(ask, self.on_shortage, self.impl)
+
+    def allowed(self, positives: Tensor, *, owner: Tensor | None = None) -> Tensor:
+        """Which of `ids` each row may have for a negative, (B, len)."""
+        return self._shared(positives.long(), owner).allowed
+
+    def log_prob(self, ids: Tensor, positives: Tensor, *, owner: Tensor | None = None) -> Tensor:
+        """Log probability (B, K) that a slot of row b holds ``ids[b, k]``, given the queue."""
+        return self._shared(positives.long(), owner).log_prob(ids)
+
+    def _shared(self, positives: Tensor, owner: Tensor | None) -> Shared:
+        known, owners = self._known(positives, owner)
+        return Shared.of(self.ids.to(positives.device), positives, known, owners)
+
+    def state_dict(self) -> dict[str, Any]:
+        """What a checkpoint has to hold: tensors and one number."""
+        state: dict[str, Any] = {"pushed": self.pushed, "ids": self._ids.clone()}
+        return state if self._vectors is None else {**state, "vectors": self._vectors.clone()}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Go on from `state_dict` of a queue of the same capacity and width."""
+        mine = {name: tuple(value.shape) for name, value in self.state_dict().items() if name != "pushed"}
+        came = {name: tuple(value.shape) for name, value in state.items() if name != "pushed"}
+        if mine != came or "pushed" not in state:
+            raise InputError(f"Queue: the state has {came}, expected {mine} and 'pushed'")
+        self.pushed = int(state["pushed"])
+        self._ids.copy_(state["ids"])
+        if self._vectors is not None:
+            self._vectors.copy_(state["vectors"])

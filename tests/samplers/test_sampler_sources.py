@@ -1,0 +1,232 @@
+"""What is special about each source: subsets, the queue's order, pools, hardness, mixtures."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from itertools import permutations
+
+import numpy as np
+import pytest
+import torch
+from scipy import stats
+
+from negwise.draws import Key
+from negwise.errors import InputError
+from negwise.samplers import (
+    Exclusions,
+    Given,
+    Hardest,
+    Impression,
+    InBatch,
+    Lists,
+    Mixture,
+    Pool,
+    Popularity,
+    Queue,
+    Uniform,
+)
+from negwise.samplers.request import Request
+from negwise.samplers.subset import ranks
+
+
+@pytest.mark.parametrize("impl", ["torch", "auto"])
+@pytest.mark.parametrize(("n", "k"), [(4, 2), (4, 4), (5, 3)])
+def test_every_ordered_subset_is_equally_likely(impl, n, k):
+    """Chi-square over all n! / (n - k)! outcomes."""
+    rows = 30_000
+    ask = Request.of(torch.zeros(rows, dtype=torch.int64), k, Key(4, 2))
+    drawn = ranks(torch.full((rows,), n), ask.wanted, ask, impl)
+    seen = Counter(map(tuple, drawn.tolist()))
+    every = list(permutations(range(n), k))
+    assert set(seen) <= set(every)
+    assert stats.chisquare([seen[one] for one in every]).pvalue > 1e-3
+
+
+def test_numba_shuffles_as_torch_does():
+    """Ragged decks, empty ones, and slots past the end, with far row numbers."""
+    pytest.importorskip("numba")
+    rng = np.random.default_rng(0)
+    cards = torch.from_numpy(rng.integers(0, 40, 200))
+    ask = Request.of(torch.zeros(200, dtype=torch.int64), 30, Key(2**63, 7, 2**43))
+    filled = torch.where(cards > 0, torch.from_numpy(rng.integers(0, 31, 200)), 0)
+    assert torch.equal(ranks(cards, filled, ask, "numba"), ranks(cards, filled, ask, "torch"))
+
+
+def test_plain_torch_shuffles_in_chunks(monkeypatch):
+    ask = Request.of(torch.zeros(50, dtype=torch.int64), 6, Key(0, 0))
+    cards = torch.full((50,), 9)
+    whole = ranks(cards, ask.wanted, ask, "torch")
+    monkeypatch.setattr("negwise.samplers.subset.CARDS_AT_ONCE", 30)
+    assert torch.equal(whole, ranks(cards, ask.wanted, ask, "torch"))
+
+
+def test_slots_past_the_end_repeat_uniformly():
+    rows, n = 20_000, 3
+    ask = Request.of(torch.zeros(rows, dtype=torch.int64), 5, Key(1, 1))
+    for impl in ("torch", "auto"):
+        drawn = ranks(torch.full((rows,), n), ask.wanted, ask, impl)
+        assert {len(set(row[:3])) for row in drawn.tolist()} == {3}
+        for slot in (3, 4):
+            assert stats.chisquare(np.bincount(drawn[:, slot], minlength=n)).pvalue > 1e-3
+
+
+def test_in_batch_uses_every_other_row_once_and_masks_the_same_id():
+    positives = torch.tensor([7, 8, 7, 9])
+    drawn = InBatch()(positives, 3, Key(0, 0))
+    assert [sorted(i[m].tolist()) for i, m in zip(drawn.index, drawn.mask, strict=True)] == [
+        [1, 3],
+        [0, 2, 3],
+        [1, 3],
+        [0, 1, 2],
+    ]
+    assert torch.equal(positives[drawn.index] * drawn.mask, drawn.ids)
+    assert drawn.removed.tolist() == [0.5, 0.25, 0.5, 0.25]
+    assert drawn.log_q[1].exp()[drawn.ids[1] == 7].tolist() == pytest.approx([2 / 3, 2 / 3])
+
+
+def test_in_batch_of_two_ranks_is_in_batch_of_one():
+    """Each rank passes the gathered ids and its own first row."""
+    positives = torch.arange(20) % 13
+    whole = InBatch()(positives, 5, Key(3, 1))
+    halves = [InBatch()(positives[r : r + 10], 5, Key(3, 1, r), batch=positives) for r in (0, 10)]
+    assert torch.equal(whole.ids, torch.cat([one.ids for one in halves]))
+    assert torch.equal(whole.index, torch.cat([one.index for one in halves]))
+
+
+def test_a_queue_is_first_in_first_out():
+    """Against a Python list that keeps its end, over pushes of every size, longer than the queue included."""
+    queue, kept = Queue(5, width=2), []
+    for start, size in [(0, 3), (10, 1), (20, 4), (30, 12), (50, 0), (60, 2)]:
+        ids = torch.arange(start, start + size)
+        queue.push(ids, torch.stack((ids, ids), 1).float())
+        kept = (kept + ids.tolist())[-5:]
+        assert sorted(queue.ids.tolist()) == sorted(kept)
+        assert torch.equal(queue.vectors[:, 0].long(), queue.ids)
+    drawn = queue(torch.tensor([60, 99]), 5, Key(0, 0))
+    assert drawn.mask.sum(1).tolist() == [4, 5]
+    assert 60 not in drawn.ids[0].tolist()
+    assert torch.equal(queue.vectors[drawn.index[1]][:, 0].long(), drawn.ids[1])
+    assert queue.allowed(torch.tensor([60])).sum() == 4
+
+
+def test_a_queue_holds_no_gradient_and_survives_a_checkpoint():
+    queue, again = Queue(4, width=3), Queue(4, width=3)
+    vectors = torch.randn(6, 3, requires_grad=True)
+    queue.push(torch.arange(6), vectors)
+    assert not queue.vectors.requires_grad
+    again.load_state_dict(queue.state_dict())
+    queue.push(torch.tensor([77]), torch.zeros(1, 3))
+    again.push(torch.tensor([77]), torch.zeros(1, 3))
+    assert torch.equal(queue.ids, again.ids)
+    assert torch.equal(queue.vectors, again.vectors)
+    assert json.dumps({n: v if isinstance(v, int) else v.tolist() for n, v in queue.state_dict().items()})
+    with pytest.raises(InputError, match="expected"):
+        Queue(5, width=3).load_state_dict(queue.state_dict())
+
+
+def test_a_queue_of_131072_gives_each_row_its_own():
+    queue = Queue(131_072)
+    queue.push(torch.arange(200_000))
+    drawn = queue(torch.arange(150_000, 150_064), 1000, Key(1, 2))
+    assert drawn.mask.all()
+    assert int(drawn.ids.min()) >= 200_000 - 131_072
+    assert [len(set(row)) for row in drawn.ids.tolist()] == [1000] * 64
+
+
+@pytest.mark.parametrize(
+    ("call", "says"),
+    [
+        (lambda: Queue(0), "capacity=0"),
+        (lambda: Queue(4).vectors, "width=D"),
+        (lambda: Queue(4).push(torch.tensor([1]), torch.ones(1, 2)), "vectors of shape"),
+        (lambda: Queue(4, width=2).push(torch.tensor([1])), "vectors of shape None"),
+        (lambda: Queue(4).push(torch.tensor([1.0])), "1-D integers"),
+        (lambda: Pool(Uniform(4), 0), "size=0"),
+        (lambda: Hardest(Uniform(4), 0, lambda i, _: i.float()), "candidates=0"),
+        (lambda: Hardest(Uniform(4), 3, lambda i, _: i.float()[:, :1])(torch.tensor([1]), 1, Key(0, 0)), "score gave"),
+        (lambda: Hardest(Uniform(4), 3, lambda i, _: i * float("nan"))(torch.tensor([1]), 1, Key(0, 0)), "NaN"),
+        (lambda: Mixture([Uniform(4)], [0.5, 0.5]), "2 weights, 1 parts"),
+        (lambda: Mixture([Uniform(4)], [0.0]), "positive numbers"),
+        (lambda: Impression(Lists.of([[1]]), Exclusions.of(Lists.of([[1], [2]]), 5)), "2 owners"),
+        (lambda: Given(Lists.of([[1]]), Exclusions.of(Lists.of([[1], [2]]), 5)), "2 owners"),
+    ],
+)
+def test_bad_requests_are_named(call, says):
+    with pytest.raises(InputError, match=says):
+        call()
+
+
+def test_impressions_leave_clicks_out_and_count_an_id_shown_twice_once():
+    shown, clicked = Lists.of([[4, 5, 6, 5, 7], [8]]), Exclusions.of(Lists.of([[7], []]), 10)
+    drawn = Impression(shown, clicked)(torch.tensor([4, 9]), 4, Key(0, 0), owner=torch.tensor([0, 1]))
+    assert [sorted(i[m].tolist()) for i, m in zip(drawn.ids, drawn.mask, strict=True)] == [[5, 6], [8]]
+    assert drawn.removed.tolist() == [0.5, 0]
+    assert drawn.log_q[:, 0].exp().tolist() == pytest.approx([0.5, 1])
+
+
+def test_given_keeps_the_order_it_was_given():
+    lists = Lists.of([[9, 3, 5, 3], [2]])
+    drawn = Given(lists)(torch.tensor([5, 7]), 3, Key(0, 0), owner=torch.tensor([0, 1]))
+    assert drawn.ids.tolist() == [[9, 3, 3], [2, 0, 0]]
+    assert drawn.mask.tolist() == [[True] * 3, [True, False, False]]
+    assert drawn.log_q is None
+
+
+def test_a_pool_is_the_same_for_every_row_and_rank_and_is_all_there_is_to_encode():
+    pool = Pool(Popularity(torch.arange(500) + 1), size=64)
+    whole = pool(torch.arange(40), 20, Key(6, 7))
+    assert len(whole.pool) <= 64
+    assert len(set(whole.pool.tolist())) == len(whole.pool)
+    assert set(whole.ids[whole.mask].tolist()) <= set(whole.pool.tolist())
+    late = pool(torch.arange(10, 20), 20, Key(6, 7, 10))
+    assert torch.equal(late.pool, whole.pool)
+    assert torch.equal(late.ids, whole.ids[10:20])
+    assert not torch.equal(pool(torch.arange(40), 20, Key(6, 8)).pool, whole.pool)
+
+
+def test_hardest_are_the_top_of_the_same_larger_draw():
+    source = Uniform(1000)
+    score = torch.randn(1000, generator=torch.Generator().manual_seed(0))
+    positives = torch.arange(30)
+    drawn = Hardest(source, 60, lambda ids, _: score[ids])(positives, 5, Key(2, 2))
+    larger = source(positives, 60, Key(2, 2)).ids
+    for row, all_ids in zip(drawn.ids.tolist(), larger.tolist(), strict=True):
+        assert row == sorted(set(all_ids), key=lambda i: -score[i])[:5]
+    assert drawn.log_q is None
+
+
+def test_hardest_does_not_lose_a_score_of_minus_infinity():
+    """Ids of a list shorter than the draw, all scored -inf, still come before masked slots."""
+    source = Impression(Lists.of([[3, 4]]))
+    drawn = Hardest(source, 6, lambda ids, _: ids * 0.0 - torch.inf)(
+        torch.tensor([9]), 3, Key(0, 0), owner=torch.tensor([0])
+    )
+    assert sorted(drawn.ids[0][drawn.mask[0]].tolist()) == [3, 4]
+
+
+def test_mixture_weights_move_to_the_parts_that_can_fill_a_slot():
+    """One list of one id beside a uniform of 4: slot 0 has both, slot 1 only the uniform."""
+    rows = 20_000
+    zero = torch.zeros(rows, dtype=torch.int64)
+    mixture = Mixture([Uniform(4), Impression(Lists.of([[2]]))], [1.0, 3.0])
+    drawn = mixture(zero, 2, Key(1, 1), owner=zero)
+    for slot, law in enumerate([{1: 1 / 12, 2: 10 / 12, 3: 1 / 12}, {1: 1 / 3, 2: 1 / 3, 3: 1 / 3}]):
+        observed = np.bincount(drawn.ids[:, slot], minlength=4)
+        assert observed[0] == 0
+        assert stats.chisquare(observed[1:], [law[i] * rows for i in (1, 2, 3)]).pvalue > 1e-3
+        for i, q in law.items():
+            assert drawn.log_q[:, slot][drawn.ids[:, slot] == i].exp().unique().tolist() == pytest.approx([q], rel=1e-5)
+
+
+def test_a_mixture_with_a_part_without_a_law_has_no_log_q():
+    part = Given(Lists.of([[1, 2, 3]]))
+    drawn = Mixture([Uniform(4), part], [1, 1])(torch.tensor([0]), 2, Key(0, 0), owner=torch.tensor([0]))
+    assert drawn.log_q is None
+
+
+def test_mixture_parts_come_in_the_stated_shares():
+    rows = 50_000
+    drawn = Mixture([Uniform(10), Popularity(torch.tensor([0] * 10 + [1] * 10))], [0.3, 0.7])
+    ids = drawn(torch.zeros(rows, dtype=torch.int64), 1, Key(9, 9)).ids
+    assert stats.binomtest(int((ids >= 10).sum()), rows, 0.7).pvalue > 1e-3
