@@ -1,0 +1,87 @@
+"""Text files a line at a time, plain or compressed; the first bytes decide which, not the name.
+
+At most one line is in memory, and a line is at most `MAX_LINE` bytes.
+"""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import io
+import lzma
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import BinaryIO, cast
+
+from negwise.data.problems import Tolerance
+from negwise.errors import InputError, require
+
+MAX_LINE = 2**26
+PARQUET = b"PAR1"
+_GZIP, _XZ, _ZSTD = b"\x1f\x8b", b"\xfd7zXZ\x00", b"\x28\xb5\x2f\xfd"
+
+
+def magic(path: Path) -> bytes:
+    """The first bytes of a file, which say what it is."""
+    try:
+        with path.open("rb") as file:
+            return file.read(8)
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read ({error.strerror or error}).") from error
+
+
+def open_bytes(path: Path) -> BinaryIO:
+    """The decompressed bytes of ``path``."""
+    first = magic(path)
+    if first.startswith(_GZIP):
+        return io.BufferedReader(cast(io.RawIOBase, gzip.open(path, "rb")))
+    if first.startswith(_XZ):
+        return io.BufferedReader(cast(io.RawIOBase, lzma.open(path, "rb")))
+    if first.startswith(_ZSTD):
+        arrow = require("pyarrow", extra="train")
+        return io.BufferedReader(arrow.input_stream(str(path), compression="zstd"))
+    return path.open("rb")
+
+
+def lines(path: Path, tolerance: Tolerance) -> Iterator[tuple[int, str]]:
+    """(number from 1, text without its line end) of each line that is UTF-8."""
+    number = 0
+    try:
+        with open_bytes(path) as stream:
+            while raw := stream.readline(MAX_LINE + 1):
+                number += 1
+                if len(raw) > MAX_LINE:
+                    raise InputError(f"{path}, line {number}: longer than {MAX_LINE} bytes. Is this a text file?")
+                try:
+                    text = raw.decode("utf-8-sig" if number == 1 else "utf-8")
+                except UnicodeDecodeError as error:
+                    tolerance.bad(path, f"line {number}", f"not UTF-8 text (byte 0x{raw[error.start]:02x})")
+                    continue
+                yield number, text.rstrip("\r\n")
+    except (EOFError, OSError, lzma.LZMAError, zlib.error) as error:
+        raise InputError(f"{path}, after line {number}: cannot be read on ({error}). Is the file whole?") from error
+
+
+def delimited(path: Path, tolerance: Tolerance, delimiter: str) -> Iterator[tuple[int, list[str]]]:
+    """(number of its last line, cells) of each row of a CSV or TSV file; quoted cells may hold line ends."""
+    number = 0
+
+    def feed() -> Iterator[str]:
+        nonlocal number
+        for number, text in lines(path, tolerance):  # noqa: B007 (read by the loop below)
+            yield text + "\n"
+
+    # csv's limit on a cell is 128 KB and global; a body of text may be longer, and a line is bounded above.
+    csv.field_size_limit(max(csv.field_size_limit(), MAX_LINE))
+    rows = csv.reader(feed(), delimiter=delimiter, strict=True)
+    while True:
+        try:
+            cells = next(rows)
+        except StopIteration:
+            return
+        except csv.Error as error:
+            tolerance.bad(path, f"line {number}", f"not a row of a delimited file ({error})")
+            continue
+        if cells:
+            yield number, cells

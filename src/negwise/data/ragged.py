@@ -1,0 +1,89 @@
+"""Ragged lists of ids: offsets into a flat array, as samplers and metrics take them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Ints = NDArray[np.int64]
+
+
+@dataclass(frozen=True, eq=False)
+class Ragged:
+    """Row r has ``ids[offsets[r]:offsets[r + 1]]``: ``offsets`` (R + 1,) and ``ids`` (N,), both int64."""
+
+    offsets: Ints
+    ids: Ints
+
+    @classmethod
+    def of(cls, rows: Iterable[Sequence[int]]) -> Ragged:
+        parts = [np.asarray(row, np.int64) for row in rows]
+        return cls(
+            offsets_of(np.array([len(part) for part in parts], np.int64)),
+            np.concatenate(parts) if parts else np.zeros(0, np.int64),
+        )
+
+    @classmethod
+    def of_pairs(cls, rows: Ints, ids: Ints, n_rows: int) -> Ragged:
+        """From (row, id) pairs in any order, as sorted sets."""
+        rows, ids = distinct_pairs(rows, ids)
+        return cls(offsets_of(np.bincount(rows, minlength=n_rows)), ids)
+
+    @classmethod
+    def of_arrow(cls, column: Any) -> Ragged:
+        """From an Arrow list column, which may come in chunks; a null is an empty list."""
+        lengths = [chunk.value_lengths().fill_null(0).to_numpy(zero_copy_only=False) for chunk in column.chunks]
+        ids = [chunk.flatten().to_numpy(zero_copy_only=False) for chunk in column.chunks]
+        empty = [np.zeros(0, np.int64)]
+        return cls(
+            offsets_of(np.concatenate(lengths or empty).astype(np.int64)),
+            np.concatenate(ids or empty).astype(np.int64),
+        )
+
+    def __len__(self) -> int:
+        return len(self.offsets) - 1
+
+    def __getitem__(self, row: int) -> Ints:
+        return self.ids[self.offsets[row] : self.offsets[row + 1]]
+
+    @property
+    def lengths(self) -> Ints:
+        return np.diff(self.offsets)
+
+    @property
+    def rows(self) -> Ints:
+        """The row of each id, (N,)."""
+        return np.repeat(np.arange(len(self)), self.lengths)
+
+    def followed_by(self, other: Ragged) -> Ragged:
+        """The rows of both, these first."""
+        lengths = np.concatenate((self.lengths, other.lengths))
+        return Ragged(offsets_of(lengths), np.concatenate((self.ids, other.ids)))
+
+    def take(self, rows: Ints) -> Ragged:
+        """The lists of ``rows``, in that order."""
+        offsets = offsets_of(self.lengths[rows])
+        return Ragged(offsets, self.ids[places(self.offsets[rows], offsets)])
+
+
+def offsets_of(lengths: NDArray[np.integer[Any]]) -> Ints:
+    """(R,) lengths -> (R + 1,) offsets."""
+    return np.concatenate((np.zeros(1, np.int64), np.cumsum(lengths, dtype=np.int64)))
+
+
+def places(starts: Ints, offsets: Ints) -> Ints:
+    """Where the ids of lists that begin at ``starts`` lie, list after list."""
+    return np.arange(offsets[-1]) + np.repeat(starts - offsets[:-1], np.diff(offsets))
+
+
+def distinct_pairs(left: Ints, right: Ints) -> tuple[Ints, Ints]:
+    """Pairs of numbers from 0, sorted, each once."""
+    span = int(right.max(initial=0)) + 1
+    # One key a pair, sorted: unique rows of a matrix, and the hashing of np.unique, take ten times as long.
+    keys = np.sort(left * span + right)
+    keys = keys[np.append(True, keys[1:] != keys[:-1])] if len(keys) else keys
+    return keys // span, keys % span

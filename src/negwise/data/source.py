@@ -1,0 +1,75 @@
+"""From a path to memory-mapped tables: recognise, read once, remember."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from negwise.data.cache import cache_folder, cached, content_key
+from negwise.data.docs import read_docs
+from negwise.data.problems import Problem, Tolerance, check_skip_bad
+from negwise.data.read_interactions import read_interactions
+from negwise.data.read_mind import read_mind
+from negwise.data.read_pairs import read_pairs
+from negwise.data.recognise import Found, recognise
+from negwise.data.storing import open_tables
+
+
+@dataclass(frozen=True, eq=False)
+class Source:
+    """Data as it was read. ``tables`` are Arrow tables, memory-mapped; ``digest`` names their content."""
+
+    path: str
+    kind: str
+    """mind, movielens, sasrec, interactions or pairs."""
+    tables: dict[str, Any]
+    digest: str
+    folder: Path
+    problems: tuple[Problem, ...] = ()
+    parts: tuple[str, ...] = ()
+
+
+def read(
+    path: str | os.PathLike[str],
+    *,
+    columns: Mapping[str, str] | None = None,
+    skip_bad: int = 0,
+    cache: str | os.PathLike[str] | None = None,
+) -> Source:
+    """Read ``path``, or find what was read before: a file, a folder, or the embedded ``docs`` (a folder: ``./docs``).
+
+    ``columns`` says which column plays a role (user, item, time, impression, label; left, right, negatives) where
+    names do not. A bad row is an `InputError` with its file and line; ``skip_bad`` allows that many, and
+    ``problems`` of the result has each. ``cache`` stands for `cache_folder`.
+    """
+    check_skip_bad(skip_bad)
+    where = Path(cache) if cache is not None else cache_folder()
+    if os.fspath(path) == "docs":
+        folder, facts = read_docs(where)
+        return Source("docs", "pairs", open_tables(folder), facts["digest"], folder)
+    wanted = dict(columns or {})
+    found = recognise(Path(path), wanted)
+
+    def build(folder: Path) -> dict[str, Any]:
+        tolerance = Tolerance(skip_bad)
+        _read(found, folder, tolerance, wanted)
+        return {"kind": found.kind, "problems": [asdict(problem) for problem in tolerance.problems]}
+
+    key = content_key(f"{found.kind}/{found.form}", found.files, sorted(wanted.items()), where)
+    folder, facts = cached(key, where, build)
+    tolerance = Tolerance(skip_bad)
+    for problem in facts["problems"]:
+        tolerance.add(Problem(**problem))  # what was allowed when it was read may not be allowed now
+    return Source(str(path), found.kind, open_tables(folder), key, folder, tuple(tolerance.problems), found.parts)
+
+
+def _read(found: Found, folder: Path, tolerance: Tolerance, columns: Mapping[str, str]) -> None:
+    if found.kind == "mind":
+        read_mind(found, folder, tolerance)
+    elif found.kind == "pairs":
+        read_pairs(found, folder, tolerance, columns)
+    else:
+        read_interactions(found, folder, tolerance, columns)

@@ -1,0 +1,272 @@
+"""MovieLens, SASRec and one's own interactions, against plain loops over the rows that were written."""
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from data_files import compress, in_order, ratings
+
+from negwise.data import Lengths, Shares, inspect, prepare, read
+from negwise.errors import InputError
+
+ROWS = ratings()
+
+
+def write(form, folder):
+    path = (
+        folder
+        / {"dat": "ratings.dat", "csv": "ratings.csv", "sas": "log.txt", "own": "own.csv", "parquet": "o.bin"}[form]
+    )
+    if form == "dat":
+        path.write_text("".join("::".join(map(str, row)) + "\n" for row in ROWS))
+    elif form == "csv":
+        path.write_text("userId,movieId,rating,timestamp\n" + "".join(",".join(map(str, row)) + "\n" for row in ROWS))
+    elif form == "sas":
+        sequences = in_order(ROWS)
+        path.write_text("".join(f"{user} {item}\n" for user in sorted(sequences) for item in sequences[user]))
+    elif form == "own":
+        path.write_text("time;user;item\n" + "".join(f"{time};{user};{item}\n" for user, item, _, time in ROWS))
+    else:
+        columns = {"item_id": [r[1] for r in ROWS], "user_id": [r[0] for r in ROWS]}
+        columns["ts"] = pa.array([r[3] for r in ROWS], pa.timestamp("s"))
+        pq.write_table(pa.table(columns), path, row_group_size=7)
+    return path
+
+
+def sequences_of(source):
+    """user -> items, read back through a task's examples."""
+    task = prepare(source, split="last", lengths=Lengths(history=100))
+    users = source.tables["users"]["id"].to_pylist()
+    items = source.tables["items"]["id"].to_pylist()
+    found = {}
+    for split in (task.train, task.val, task.test):
+        for i in range(len(split)):
+            user, before = int(users[split.users[i]]), split.items[split.start[i] : split.end[i]]
+            whole = [int(items[at]) for at in [*before, split.positives[i]]]
+            if len(whole) > len(found.get(user, [])):
+                found[user] = whole
+    return found
+
+
+TEXT_FORMS = [(form, ending) for form in ("dat", "csv", "sas", "own") for ending in ("", ".gz", ".xz", ".zst")]
+
+
+@pytest.mark.parametrize(("form", "ending"), [*TEXT_FORMS, ("parquet", "")])
+def test_every_form_gives_the_same_sequences(form, ending, tmp_path):
+    source = read(compress(write(form, tmp_path), ending), cache=tmp_path / "cache")
+    kinds = {"dat": "movielens", "csv": "movielens", "sas": "sasrec"}
+    assert source.kind == kinds.get(form, "interactions")
+    assert sequences_of(source) == {user: items for user, items in in_order(ROWS).items() if len(items) >= 2}
+
+
+def test_a_folder_with_ratings_is_movielens(tmp_path):
+    write("dat", tmp_path)
+    (tmp_path / "movies.dat").write_text("1::A::B\n")
+    assert read(tmp_path, cache=tmp_path / "cache").kind == "movielens"
+
+
+@pytest.fixture
+def source(tmp_path):
+    return read(write("dat", tmp_path), cache=tmp_path / "cache")
+
+
+def expected(split, users, items):
+    """(train, val, test) as sets of (user, items before, next), by the words of the definition."""
+    found = (set(), set(), set())
+    for user, sequence in in_order(ROWS).items():
+        coded = [items.index(str(item)) for item in sequence]
+        number = users.index(str(user))
+        for at in range(1, len(coded)):
+            part = 0
+            if split == "last" and len(coded) >= 3:
+                part = {len(coded) - 1: 2, len(coded) - 2: 1}.get(at, 0)
+            found[part].add((number, tuple(coded[:at]), coded[at]))
+    return found
+
+
+def as_sets(task):
+    return tuple(
+        {(int(s.users[i]), tuple(s.items[s.start[i] : s.end[i]].tolist()), int(s.positives[i])) for i in range(len(s))}
+        for s in (task.train, task.val, task.test)
+    )
+
+
+def test_leave_last_out(source):
+    task = prepare(source)
+    users, items = (source.tables[name]["id"].to_pylist() for name in ("users", "items"))
+    assert as_sets(task) == expected("last", users, items)
+    short = sum(len(s) < 3 for s in in_order(ROWS).values())
+    assert task.notes == ((f"{short} users with fewer than 3 items are in training only",) if short else ())
+
+
+def test_known_is_what_training_has_and_seen_is_everything(source):
+    task = prepare(source)
+    users, items = (source.tables[name]["id"].to_pylist() for name in ("users", "items"))
+    count = np.zeros(task.n_items, int)
+    for user, sequence in in_order(ROWS).items():
+        coded = [items.index(str(item)) for item in sequence]
+        taught = coded[:-2] if len(coded) >= 3 else coded
+        number = users.index(str(user))
+        assert task.known[number].tolist() == sorted(set(taught))
+        assert task.seen[number].tolist() == sorted(set(coded))
+        np.add.at(count, taught, 1)
+    assert task.popularity.tolist() == count.tolist()
+
+
+def test_split_by_user_keeps_users_apart(source):
+    task = prepare(source, split="user", shares=Shares(val=0.25, test=0.25))
+    train, val, test = (set(s.users.tolist()) for s in (task.train, task.val, task.test))
+    assert not train & val and not train & test and not val & test
+    for split in (task.val, task.test):
+        assert sorted(split.users.tolist()) == sorted(set(split.users.tolist()))  # one example a user: the last item
+        for i in range(len(split)):
+            assert len(task.known[split.users[i]]) == 0
+            assert split.end[i] == split.items.tolist().index(split.positives[i], split.start[i])
+
+
+def test_split_by_time_follows_the_clock(source):
+    task = prepare(source, split="time", shares=Shares(test_days=3, val_days=2))
+    last = max(time for *_, time in ROWS) // 86400
+    days = {(user, item): time // 86400 for user, item, _, time in ROWS}
+    users, items = (source.tables[name]["id"].to_pylist() for name in ("users", "items"))
+    for split, inside in (
+        (task.test, lambda day: day > last - 3),
+        (task.val, lambda day: last - 5 < day <= last - 3),
+        (task.train, lambda day: day <= last - 5),
+    ):
+        for user, item in zip(split.users, split.positives, strict=True):
+            assert inside(days[int(users[user]), int(items[item])])
+    total = sum(len(items) - 1 for items in in_order(ROWS).values())
+    assert len(task.train) + len(task.val) + len(task.test) == total
+
+
+def test_too_few_days_is_an_error_that_says_what_to_type(source):
+    with pytest.raises(InputError, match=r"13 days, 2000-12-31 to 2001-01-12; .* needs 32 or more.*--split user"):
+        prepare(source, split="time", shares=Shares(test_days=30))
+
+
+def test_batches_hold_the_last_places(source):
+    task = prepare(source, lengths=Lengths(history=3))
+    index = np.arange(len(task.train))
+    query, positives, groups = task.train.batch(index)
+    assert query.items.shape == (len(index), 3) and query.reads is None
+    for i in index:
+        before = task.train.items[task.train.start[i] : task.train.end[i]].tolist()[-3:]
+        assert query.items[i].tolist() == before + [0] * (3 - len(before))
+        assert query.mask[i].tolist() == [True] * len(before) + [False] * (3 - len(before))
+    assert positives.tolist() == task.train.positives.tolist()
+    assert groups.tolist() == query.users.tolist() == task.train.users.tolist()
+
+
+def test_windows_cut_training_from_the_end(source):
+    task = prepare(source, lengths=Lengths(history=3))
+    windows = task.windows
+    query = windows.batch(range(len(windows)))
+    rows = [items[mask].tolist() for items, mask in zip(query.items, query.mask, strict=True)]
+    items = source.tables["items"]["id"].to_pylist()
+    users = source.tables["users"]["id"].to_pylist()
+    for user, sequence in in_order(ROWS).items():
+        coded = [items.index(str(item)) for item in sequence]
+        taught = coded[:-2] if len(coded) >= 3 else coded
+        mine = [row for row, owner in zip(rows, query.users.tolist(), strict=True) if owner == users.index(str(user))]
+        assert mine == [taught[max(0, end - 3) : end] for end in range(len(taught), 0, -3)]
+
+
+OWN = "user,item,time,impression,label\n"
+
+
+def test_own_impressions(tmp_path):
+    rows = [("a", 1, 5, "x", 1), ("a", 2, 5, "x", 0), ("b", 1, 6, "y", 0), ("b", 3, 6, "y", 1), ("a", 3, 9, "z", 0),
+            ("a", 4, 9, "z", 1), ("a", 5, 9, "z", 0), ("c", 5, 9, "q", 1), ("c", 1, 9, "q", 0)]  # fmt: skip
+    path = tmp_path / "own.csv"
+    path.write_text(OWN + "".join(",".join(map(str, row)) + "\n" for row in reversed(rows)))
+    source = read(path, cache=tmp_path / "cache")
+    items = source.tables["items"]["id"].to_pylist()
+    users = source.tables["users"]["id"].to_pylist()
+    task = prepare(source, split="user", shares=Shares(val=0.3, test=0.3))
+    assert task.name == "impressions"
+    found = {}
+    for split in (task.train, task.val, task.test):
+        for i in range(len(split)):
+            history = [items[at] for at in split.items[split.start[i] : split.end[i]]]
+            others = {items[at] for at in task.negatives[split.groups[i]]}
+            found[users[split.users[i]], items[split.positives[i]]] = (history, others)
+    assert found == {
+        ("a", "1"): ([], {"2"}),
+        ("b", "3"): ([], {"1"}),
+        ("a", "4"): (["1"], {"3", "5"}),
+        ("c", "5"): ([], {"1"}),
+    }
+    report = inspect(path, cache=tmp_path / "cache")
+    assert report.label_balance == 4 / 9 and report.negatives.most == 2
+
+
+def test_labels_without_impressions_become_given_negatives(tmp_path):
+    path = tmp_path / "own.csv"
+    path.write_text("user,item,time,label\na,1,1,1\na,2,2,0\na,3,3,1\na,4,4,1\na,5,5,1\n")
+    source = read(path, cache=tmp_path / "cache")
+    task = prepare(source)
+    items = source.tables["items"]["id"].to_pylist()
+    assert [items[at] for at in task.negatives[0]] == ["2"]
+    assert [items[at] for at in task.test.items[task.test.start[0] : task.test.end[0]]] == ["1", "3", "4"]
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("1 2\n1 x\n", ["line 2", "user item"]),
+        ("1::2::3::4\n1::2::3\n", ["line 2", "user::item::rating::time"]),
+        ("userId,movieId,rating,timestamp\n1,2,3,4\n1,2\n", ["line 3", "2 cells"]),
+        ("user,item,time\na,b,3\na,b,yesterday\n", ["line 3", "yesterday", "ISO"]),
+        ("user,item,label\na,b,1\na,b,2\n", ["line 3", "label '2'"]),
+        ("user,item\na,b\n,b\n", ["line 3", "no user"]),
+        ('user,item\na,b\na,"b\n', ["line 3", "not a row"]),
+    ],
+)
+def test_a_bad_row_names_its_line(text, words, tmp_path):
+    path = tmp_path / "data.txt"
+    path.write_text(text)
+    with pytest.raises(InputError) as caught:
+        read(path, cache=tmp_path / "cache")
+    assert all(word in str(caught.value) for word in [str(path), "skip_bad", *words])
+    source = read(path, skip_bad=1, cache=tmp_path / "cache")
+    assert len(source.problems) == 1 and source.tables["interactions"].num_rows == 1
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("", "empty"),
+        ("colour,shape\nred,round\n", "neither interactions"),
+        ("1\tU2\t11/11/2019 1:00:00 AM\tN1\tN2-1\n", "Pass its folder"),
+        ("user,item,impression\na,b,c\n", "label"),
+        ("user,user_id,item\na,b,c\n", "user may be any of user, user_id"),
+    ],
+)
+def test_what_cannot_be_told_is_an_error(text, words, tmp_path):
+    path = tmp_path / "data.txt"
+    path.write_text(text)
+    with pytest.raises(InputError, match=words):
+        read(path, cache=tmp_path / "cache")
+
+
+def test_a_truncated_archive_is_an_error(tmp_path):
+    path = compress(write("dat", tmp_path), ".gz")
+    path.write_bytes(path.read_bytes()[:-20])
+    with pytest.raises(InputError, match="whole"):
+        read(path, cache=tmp_path / "cache")
+
+
+def test_bytes_that_are_no_text_are_a_bad_row(tmp_path):
+    path = tmp_path / "log.txt"
+    path.write_bytes(b"1 2\n1 \xff\n1 3\n")
+    with pytest.raises(InputError, match="line 2: not UTF-8"):
+        read(path, cache=tmp_path / "cache")
+    assert read(path, skip_bad=1, cache=tmp_path / "cache").tables["interactions"].num_rows == 2
+
+
+def test_columns_can_be_named(tmp_path):
+    path = tmp_path / "data.csv"
+    path.write_text("who,what\na,b\n")
+    source = read(path, columns={"user": "who", "item": "what"}, cache=tmp_path / "cache")
+    assert source.tables["users"]["id"].to_pylist() == ["a"]
