@@ -1,0 +1,39 @@
+"""The paper's seven models, each with the same two calls: encode candidates by id, encode queries.
+
+The score of a query and a candidate is the dot product of their vectors. Tables of words live in the model and move
+with it to the device; only ids travel. `build` makes any of them by name; `PAPER` is the paper's table of
+hyper-parameters, `CHOICES` what it leaves out.
+"""
+
+from __future__ import annotations
+
+from negwise.models.bert4rec import BERT4Rec
+from negwise.models.build import MODELS, build
+from negwise.models.cloze import Masked, mask_sequence
+from negwise.models.lstur import LSTUR
+from negwise.models.naml import NAML
+from negwise.models.nrms import NRMS
+from negwise.models.settings import CHOICES, PAPER, Choice, Published
+from negwise.models.siamese import Siamese, siamese_cnn, siamese_lstm, siamese_transformer
+from negwise.models.vectors import Vectors, load_vectors
+
+__all__ = [
+    "CHOICES",
+    "LSTUR",
+    "MODELS",
+    "NAML",
+    "NRMS",
+    "PAPER",
+    "BERT4Rec",
+    "Choice",
+    "Masked",
+    "Published",
+    "Siamese",
+    "Vectors",
+    "build",
+    "load_vectors",
+    "mask_sequence",
+    "siamese_cnn",
+    "siamese_lstm",
+    "siamese_transformer",
+]

@@ -1,0 +1,96 @@
+"""BERT4Rec (Sun et al., CIKM 2019): a Transformer that fills gaps in a sequence of items. P gaps."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from negwise.draws import Key
+from negwise.errors import InputError
+from negwise.models.cloze import mask_sequence
+from negwise.models.settings import BERT4REC as PAPER
+from negwise.models.settings import (
+    BERT4REC_LAST_RATE,
+    BERT4REC_LAYERS,
+    BERT4REC_MASK_RATE,
+    BERT4REC_PLACES,
+    BERT4REC_STD,
+    INNER_RATIO,
+)
+from negwise.models.transformer import Transformer
+from negwise.protocols import Query
+
+
+class BERT4Rec(nn.Module):
+    """Candidate: the embedding of the item. Query: ``LN(gelu(W h + b))`` of the last layer's h at a gap.
+
+    Items are 0..n_items - 1; the model puts ``mask_id`` = n_items at the places that are read. Positions count
+    from the end of the row's items.
+    There is no bias per item: LN adds the same vector to every query, whose product with an item's embedding
+    is one. D = heads * head_dim.
+    """
+
+    needs_items = False
+
+    def __init__(
+        self,
+        n_items: int,
+        *,
+        heads: int = PAPER.heads,
+        head_dim: int = PAPER.head_dim,
+        layers: int = BERT4REC_LAYERS,
+        max_len: int = BERT4REC_PLACES,
+        dropout: float = PAPER.dropout,
+        mask_rate: float = BERT4REC_MASK_RATE,
+        last_rate: float = BERT4REC_LAST_RATE,
+    ) -> None:
+        super().__init__()
+        width = heads * head_dim
+        self.max_len = max_len
+        self.mask_id = n_items
+        self.mask_rate = mask_rate
+        self.last_rate = last_rate
+        self.items = nn.Embedding(n_items + 1, width)
+        self.positions = nn.Embedding(max_len + 1, width)
+        self.transformer = Transformer(layers, heads, head_dim, INNER_RATIO * width, dropout, F.gelu)
+        self.output = nn.Linear(width, width)
+        self.output_norm = nn.LayerNorm(width)
+        self.apply(_start)
+
+    def cloze(self, query: Query, key: Key) -> tuple[Query, Tensor]:
+        """Gaps for training: the query with P of its items hidden, and those items (P,)."""
+        masked = mask_sequence(query.items, query.mask, self.mask_rate, key, last_rate=self.last_rate)
+        return Query(masked.items, query.mask, query.users, masked.reads), masked.targets
+
+    def encode_candidates(self, ids: Tensor) -> Tensor:
+        """Item ids (N,) -> (N, D)."""
+        return self.items(ids)
+
+    def encode_queries(self, query: Query, encoded: Callable[[Tensor], Tensor]) -> Tensor:  # noqa: ARG002
+        """The gaps at ``query.reads`` -> (P, D); where that is None, the gap that follows each row -> (B, D)."""
+        if query.items.shape[1] > self.max_len:
+            raise InputError(
+                f"a query has {query.items.shape[1]} places, expected at most max_len={self.max_len}: "
+                "keep the last ones, or make the model with a larger max_len"
+            )
+        items, mask, reads = query.items, query.mask, query.reads
+        if reads is None:
+            rows = torch.arange(len(items), device=items.device)
+            reads = torch.stack([rows, torch.full_like(rows, items.shape[1])], 1)
+            items, mask = F.pad(items, (0, 1)), F.pad(mask, (0, 1), value=True)
+        # Whatever is there: a query must never see its answer.
+        items = items.index_put((reads[:, 0], reads[:, 1]), items.new_tensor(self.mask_id))
+        from_end = (mask.sum(1, keepdim=True) - mask.cumsum(1)).clamp(min=0)
+        hidden = self.transformer(self.items(items) + self.positions(from_end), mask)
+        return self.output_norm(F.gelu(self.output(hidden[reads[:, 0], reads[:, 1]])))
+
+
+def _start(module: nn.Module) -> None:
+    """Truncated normal weights and zero biases, for ``model.apply``."""
+    if isinstance(module, nn.Linear | nn.Embedding):
+        nn.init.trunc_normal_(module.weight, std=BERT4REC_STD, a=-2 * BERT4REC_STD, b=2 * BERT4REC_STD)
+    if isinstance(module, nn.Linear):
+        nn.init.zeros_(module.bias)

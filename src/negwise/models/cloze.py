@@ -1,0 +1,55 @@
+"""Cloze: hide some items of a sequence and ask for them. B rows of H places, P hidden ones.
+
+Which places are hidden is a function of (seed, step, row) and of the row's own items: neither padding nor the
+rest of the batch can be seen in it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from negwise.draws import Key, Stream, block
+from negwise.errors import InputError
+
+# Another Philox key than that of the negatives, so that masks and negatives of one step are independent.
+MASKS = 0x636C6F7A65000000
+COIN = 2**31
+"""The block of a row's coin, far behind those of its places."""
+
+
+class Masked(NamedTuple):
+    """``items`` (B, H) with 0 where hidden; ``reads`` (P, 2) the rows and places of those; ``targets`` (P,) what was
+    there."""
+
+    items: Tensor
+    reads: Tensor
+    targets: Tensor
+
+
+def mask_sequence(items: Tensor, mask: Tensor, rate: float, key: Key, *, last_rate: float = 0.0) -> Masked:
+    """Hide ``max(1, round(rate * length))`` items of each row; with probability ``last_rate`` only the last one.
+
+    ``items``, ``mask`` (B, H). Each set of that many items is equally likely. A row without items asks nothing.
+    """
+    for name, value in (("rate", rate), ("last_rate", last_rate)):
+        if not 0 <= value <= 1:
+            raise InputError(f"{name}={value}, expected a share from 0 to 1")
+    if items.shape != mask.shape or items.dim() != 2:
+        raise InputError(f"items {tuple(items.shape)} and mask {tuple(mask.shape)}, expected the same (B, H)")
+    rows, places = items.shape
+    length = mask.sum(1, keepdim=True)
+    number = (mask.cumsum(1) - 1).clamp(min=0)  # which of its row's items a place holds
+    key = replace(key, seed=int(key.seed) ^ MASKS).on(items.device, rows)
+    numbers = key.rows(rows)[:, None]
+    blocks = torch.arange((places + 3) // 4, device=items.device)
+    words = torch.stack(block(key, numbers, blocks, Stream.ITEM), -1).flatten(1)  # (B, places or a few more)
+    words = words.gather(1, number).masked_fill(~mask, 2**32)
+    wanted = torch.floor(rate * length.double() + 0.5).clamp(min=1)
+    hidden = words.argsort(dim=1, stable=True).argsort(1) < wanted
+    coin = block(key, numbers, numbers * 0 + COIN, Stream.ITEM)[0]
+    hidden = torch.where(coin < int(last_rate * 2**32), number == length - 1, hidden) & mask
+    return Masked(items.masked_fill(hidden, 0), hidden.nonzero(), items[hidden])

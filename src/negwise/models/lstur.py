@@ -1,0 +1,102 @@
+"""LSTUR (An et al., ACL 2019): what a reader clicked lately through a GRU, who they are through an embedding."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from negwise.errors import InputError
+from negwise.models.convolution import Convolution
+from negwise.models.encoder import Encoder, start_xavier
+from negwise.models.recurrent import LastState
+from negwise.models.settings import (
+    CATEGORY_WIDTH,
+    CNN_WINDOW,
+    EMBEDDING_WIDTH,
+    POOLING_WIDTH,
+    USER_MASK_RATE,
+    USER_VARIANT,
+)
+from negwise.models.settings import LSTUR as PAPER
+from negwise.models.words import Words, id_table, numbered, token_table
+from negwise.protocols import Query
+
+
+class LSTUR(nn.Module):
+    """News: title by CNN and additive attention, beside embeddings of category and subcategory.
+
+    ``title`` (n_items, L) has the numbers of words, below ``n_words``, 0 for padding; ``category``,
+    ``subcategory`` (n_items,) numbers below their counts, 0 for none, which is the zero vector.
+
+    Reader, ``variant="ini"``: the GRU over the clicked news starts at the long-term vector of the user;
+    ``"con"``: it starts at 0, and its last state (half of D) stands beside the long-term vector.
+    D = hidden + 2 * category_width. In training a user's long-term vector is 0 with probability
+    ``user_mask_rate``, and it starts at 0, so that unknown users work.
+    """
+
+    needs_items = True
+    title: Tensor
+    category: Tensor
+    subcategory: Tensor
+
+    def __init__(
+        self,
+        title: Any,
+        category: Any,
+        subcategory: Any,
+        n_words: int,
+        n_categories: int,
+        n_subcategories: int,
+        n_users: int,
+        *,
+        variant: str = USER_VARIANT,
+        hidden: int = PAPER.hidden,
+        dropout: float = PAPER.dropout,
+        user_mask_rate: float = USER_MASK_RATE,
+        embedding: int = EMBEDDING_WIDTH,
+        window: int = CNN_WINDOW,
+        category_width: int = CATEGORY_WIDTH,
+        pooling: int = POOLING_WIDTH,
+        vectors: Any = None,
+    ) -> None:
+        super().__init__()
+        if variant not in ("ini", "con"):
+            raise InputError(f"variant={variant!r}, expected 'ini' or 'con'")
+        self.register_buffer("title", token_table("title", title, n_words), persistent=False)
+        self.register_buffer("category", id_table("category", category, n_categories), persistent=False)
+        self.register_buffer("subcategory", id_table("subcategory", subcategory, n_subcategories), persistent=False)
+        self.variant = variant
+        self.user_mask_rate = user_mask_rate
+        width = hidden + 2 * category_width
+        short = width if variant == "ini" else width - width // 2
+        self.words = Words(n_words, embedding, dropout, vectors)
+        self.title_view = Encoder(Convolution(self.words.width, hidden, window), hidden, pooling, dropout)
+        self.category_view = numbered(n_categories, category_width)
+        self.subcategory_view = numbered(n_subcategories, category_width)
+        self.users = nn.Embedding(n_users, width if variant == "ini" else width // 2)
+        self.recent = LastState(width, short)
+        self.apply(start_xavier)
+        nn.init.zeros_(self.users.weight)
+
+    def encode_candidates(self, ids: Tensor) -> Tensor:
+        """News ids (N,) -> (N, D)."""
+        title = self.title_view(*self.words(self.title[ids]))
+        category = self.category_view(self.category[ids])
+        subcategory = self.subcategory_view(self.subcategory[ids])
+        return torch.cat([title, category.to(title.dtype), subcategory.to(title.dtype)], 1)
+
+    def encode_queries(self, query: Query, encoded: Callable[[Tensor], Tensor]) -> Tensor:
+        """Clicked news of B users -> (B, D); without clicks only the long-term vector is left."""
+        news = encoded(query.items)
+        long_term = self.users(query.users)
+        if self.training:
+            known = torch.rand(len(long_term), 1, device=long_term.device) >= self.user_mask_rate
+            long_term = long_term * known
+        if self.variant == "ini":
+            return self.recent(news, query.mask, long_term)
+        start = news.new_zeros(len(news), self.recent.gru.hidden_size)
+        recent = self.recent(news, query.mask, start)
+        return torch.cat([recent, long_term.to(recent.dtype)], 1)

@@ -1,0 +1,96 @@
+"""NAML (Wu et al., IJCAI 2019): several views of a news item, weighed by attention. V views."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from negwise.models.attention import AdditivePooling
+from negwise.models.convolution import Convolution
+from negwise.models.encoder import Encoder, start_xavier
+from negwise.models.settings import CATEGORY_WIDTH, CNN_WINDOW, EMBEDDING_WIDTH, POOLING_WIDTH
+from negwise.models.settings import NAML as PAPER
+from negwise.models.words import Words, id_table, numbered, token_table
+from negwise.protocols import Query
+
+
+class Category(nn.Module):
+    """A category as a view: relu(W embedding + b), numbers (N,) -> (N, D)."""
+
+    def __init__(self, count: int, width: int, out: int) -> None:
+        super().__init__()
+        self.embedding = numbered(count, width)
+        self.project = nn.Linear(width, out)
+
+    def forward(self, ids: Tensor) -> Tensor:
+        return torch.relu(self.project(self.embedding(ids)))
+
+
+class NAML(nn.Module):
+    """News: title and abstract by CNN and additive attention, category and subcategory by embedding and a dense
+    layer, the four views by additive attention. Reader: clicked news by additive attention. D = hidden.
+
+    ``title``, ``abstract`` (n_items, L) have the numbers of words, below ``n_words``, 0 for padding; ``category``,
+    ``subcategory`` (n_items,) numbers below their counts, 0 for none. A view that an item does not have takes no
+    part in the attention.
+    """
+
+    needs_items = True
+    title: Tensor
+    abstract: Tensor
+    category: Tensor
+    subcategory: Tensor
+
+    def __init__(
+        self,
+        title: Any,
+        abstract: Any,
+        category: Any,
+        subcategory: Any,
+        n_words: int,
+        n_categories: int,
+        n_subcategories: int,
+        *,
+        hidden: int = PAPER.hidden,
+        dropout: float = PAPER.dropout,
+        embedding: int = EMBEDDING_WIDTH,
+        window: int = CNN_WINDOW,
+        category_width: int = CATEGORY_WIDTH,
+        pooling: int = POOLING_WIDTH,
+        vectors: Any = None,
+    ) -> None:
+        super().__init__()
+        self.register_buffer("title", token_table("title", title, n_words), persistent=False)
+        self.register_buffer("abstract", token_table("abstract", abstract, n_words), persistent=False)
+        self.register_buffer("category", id_table("category", category, n_categories), persistent=False)
+        self.register_buffer("subcategory", id_table("subcategory", subcategory, n_subcategories), persistent=False)
+        self.words = Words(n_words, embedding, dropout, vectors)
+        wide = self.words.width
+        self.title_view = Encoder(Convolution(wide, hidden, window), hidden, pooling, dropout)
+        self.abstract_view = Encoder(Convolution(wide, hidden, window), hidden, pooling, dropout)
+        self.category_view = Category(n_categories, category_width, hidden)
+        self.subcategory_view = Category(n_subcategories, category_width, hidden)
+        self.views = AdditivePooling(hidden, pooling)
+        self.reader = AdditivePooling(hidden, pooling)
+        self.apply(start_xavier)
+
+    def encode_candidates(self, ids: Tensor) -> Tensor:
+        """News ids (N,) -> (N, D)."""
+        title, title_mask = self.words(self.title[ids])
+        abstract, abstract_mask = self.words(self.abstract[ids])
+        category, subcategory = self.category[ids], self.subcategory[ids]
+        views = [
+            self.title_view(title, title_mask),
+            self.abstract_view(abstract, abstract_mask),
+            self.category_view(category),
+            self.subcategory_view(subcategory),
+        ]
+        there = [title_mask.any(1), abstract_mask.any(1), category != 0, subcategory != 0]
+        return self.views(torch.stack(views, 1), torch.stack(there, 1))  # (N, V, D), (N, V)
+
+    def encode_queries(self, query: Query, encoded: Callable[[Tensor], Tensor]) -> Tensor:
+        """Clicked news of B readers -> (B, D); a reader without clicks is the zero vector."""
+        return self.reader(encoded(query.items), query.mask)

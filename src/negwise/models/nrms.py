@@ -1,0 +1,54 @@
+"""NRMS (Wu et al., EMNLP 2019): self-attention over the words of a title, and over the news of a reader."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from torch import Tensor, nn
+
+from negwise.models.attention import SelfAttention
+from negwise.models.encoder import Encoder, start_xavier
+from negwise.models.settings import EMBEDDING_WIDTH, POOLING_WIDTH
+from negwise.models.settings import NRMS as PAPER
+from negwise.models.words import Words, token_table
+from negwise.protocols import Query
+
+
+class NRMS(nn.Module):
+    """News: words -> self-attention -> additive attention. Reader: clicked news -> the same two. D = heads * head_dim.
+
+    ``title`` (n_items, L) has the numbers of the words of each title, below ``n_words``, 0 for padding.
+    ``vectors`` (n_words, E), where given, are the word embeddings at the start.
+    """
+
+    needs_items = True
+    title: Tensor
+
+    def __init__(
+        self,
+        title: Any,
+        n_words: int,
+        *,
+        heads: int = PAPER.heads,
+        head_dim: int = PAPER.head_dim,
+        dropout: float = PAPER.dropout,
+        embedding: int = EMBEDDING_WIDTH,
+        pooling: int = POOLING_WIDTH,
+        vectors: Any = None,
+    ) -> None:
+        super().__init__()
+        self.register_buffer("title", token_table("title", title, n_words), persistent=False)
+        self.words = Words(n_words, embedding, dropout, vectors)
+        width = heads * head_dim
+        self.news = Encoder(SelfAttention(self.words.width, heads, head_dim), width, pooling, dropout)
+        self.reader = Encoder(SelfAttention(width, heads, head_dim), width, pooling, dropout)
+        self.apply(start_xavier)
+
+    def encode_candidates(self, ids: Tensor) -> Tensor:
+        """News ids (N,) -> (N, D)."""
+        return self.news(*self.words(self.title[ids]))
+
+    def encode_queries(self, query: Query, encoded: Callable[[Tensor], Tensor]) -> Tensor:
+        """Clicked news of B readers -> (B, D); a reader without clicks is the zero vector."""
+        return self.reader(encoded(query.items), query.mask)

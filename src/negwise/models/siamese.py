@@ -1,0 +1,132 @@
+"""Two texts, one encoder: titles ask for bodies. Three ways to read the words; all else is the same."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from negwise.errors import InputError
+from negwise.models.convolution import Convolution
+from negwise.models.encoder import Encoder, start_xavier
+from negwise.models.recurrent import Recurrence
+from negwise.models.settings import (
+    CNN_WINDOW,
+    EMBEDDING_WIDTH,
+    INNER_RATIO,
+    POOLING_WIDTH,
+    SIAMESE_CNN,
+    SIAMESE_LSTM,
+    SIAMESE_TRANSFORMER,
+    TEXT_LAYERS,
+    TEXT_TEMPERATURE,
+)
+from negwise.models.transformer import TextTransformer
+from negwise.models.words import Words, token_table
+from negwise.protocols import Query
+
+
+class Siamese(nn.Module):
+    """Both sides through the same ``words`` and ``encoder``. Made by `siamese_transformer` and its two siblings.
+
+    ``left``, ``right`` (n_items, L) have the numbers of words, 0 for padding; a query's one item says whose left
+    side asks. With a ``temperature`` the score is cosine / temperature: vectors have length 1, those of queries
+    1 / temperature. With None it is the plain dot product. A text without words is the zero vector.
+    """
+
+    needs_items = False
+    left: Tensor
+    right: Tensor
+
+    def __init__(
+        self, left: Any, right: Any, words: Words, encoder: Encoder, temperature: float | None = TEXT_TEMPERATURE
+    ) -> None:
+        super().__init__()
+        if temperature is not None and not temperature > 0:
+            raise InputError(f"temperature={temperature}, expected a number above 0, or None for plain dot products")
+        n_words = words.embedding.num_embeddings
+        self.register_buffer("left", token_table("left", left, n_words), persistent=False)
+        self.register_buffer("right", token_table("right", right, n_words), persistent=False)
+        self.words = words
+        self.encoder = encoder
+        self.temperature = temperature
+        self.apply(start_xavier)
+
+    def encode_candidates(self, ids: Tensor) -> Tensor:
+        """Right texts by id (N,) -> (N, D)."""
+        return self._encode(self.right[ids])
+
+    def encode_queries(self, query: Query, encoded: Callable[[Tensor], Tensor]) -> Tensor:  # noqa: ARG002
+        """Left texts of (B, 1) items -> (B, D)."""
+        if query.items.shape[1] != 1:
+            raise InputError(f"a query has {query.items.shape[1]} places, expected 1: the text whose left side asks")
+        vectors = self._encode(self.left[query.items[:, 0]] * query.mask)
+        return vectors if self.temperature is None else vectors / self.temperature
+
+    def _encode(self, tokens: Tensor) -> Tensor:
+        vectors: Tensor = self.encoder(*self.words(tokens))
+        if self.temperature is None:
+            return vectors
+        # In bfloat16 a length would be off by up to 0.4%.
+        return F.normalize(vectors.to(torch.promote_types(vectors.dtype, torch.float32)), dim=-1)
+
+
+def siamese_transformer(
+    left: Any,
+    right: Any,
+    n_words: int,
+    *,
+    heads: int = SIAMESE_TRANSFORMER.heads,
+    head_dim: int = SIAMESE_TRANSFORMER.head_dim,
+    layers: int = TEXT_LAYERS,
+    dropout: float = SIAMESE_TRANSFORMER.dropout,
+    temperature: float | None = TEXT_TEMPERATURE,
+    embedding: int = EMBEDDING_WIDTH,
+    pooling: int = POOLING_WIDTH,
+    vectors: Any = None,
+) -> Siamese:
+    """Words read by a Transformer. D = heads * head_dim."""
+    words = Words(n_words, embedding, dropout, vectors)
+    width = heads * head_dim
+    context = TextTransformer(words.width, layers, heads, head_dim, INNER_RATIO * width, dropout)
+    return Siamese(left, right, words, Encoder(context, width, pooling, dropout), temperature)
+
+
+def siamese_cnn(
+    left: Any,
+    right: Any,
+    n_words: int,
+    *,
+    hidden: int = SIAMESE_CNN.hidden,
+    window: int = CNN_WINDOW,
+    dropout: float = SIAMESE_CNN.dropout,
+    temperature: float | None = TEXT_TEMPERATURE,
+    embedding: int = EMBEDDING_WIDTH,
+    pooling: int = POOLING_WIDTH,
+    vectors: Any = None,
+) -> Siamese:
+    """Words read by a convolution. D = hidden."""
+    words = Words(n_words, embedding, dropout, vectors)
+    context = Convolution(words.width, hidden, window, F.gelu)
+    return Siamese(left, right, words, Encoder(context, hidden, pooling, dropout), temperature)
+
+
+def siamese_lstm(
+    left: Any,
+    right: Any,
+    n_words: int,
+    *,
+    hidden: int = SIAMESE_LSTM.hidden,
+    dropout: float = SIAMESE_LSTM.dropout,
+    temperature: float | None = TEXT_TEMPERATURE,
+    embedding: int = EMBEDDING_WIDTH,
+    pooling: int = POOLING_WIDTH,
+    vectors: Any = None,
+) -> Siamese:
+    """Words read by an LSTM. D = hidden."""
+    words = Words(n_words, embedding, dropout, vectors)
+    context = Recurrence(words.width, hidden)
+    return Siamese(left, right, words, Encoder(context, hidden, pooling, dropout), temperature)

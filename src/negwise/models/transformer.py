@@ -1,0 +1,81 @@
+"""Transformer layers, normalised after each part as in Vaswani et al. 2017 and BERT. N rows, L places, D width."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import torch
+from torch import Tensor, nn
+
+from negwise.models.attention import SelfAttention
+
+
+class TransformerLayer(nn.Module):
+    """``x = LN(x + O attention(x))``, then ``LN(x + W2 act(W1 x))``; (N, L, D) -> (N, L, D), D = heads * head_dim."""
+
+    def __init__(
+        self, heads: int, head_dim: int, inner: int, dropout: float, activation: Callable[[Tensor], Tensor]
+    ) -> None:
+        super().__init__()
+        width = heads * head_dim
+        self.attention = SelfAttention(width, heads, head_dim, bias=True, dropout=dropout)
+        self.output = nn.Linear(width, width)
+        self.attention_norm = nn.LayerNorm(width)
+        self.widen = nn.Linear(width, inner)
+        self.narrow = nn.Linear(inner, width)
+        self.inner_norm = nn.LayerNorm(width)
+        self.dropout = nn.Dropout(dropout)
+        self.activation = activation
+
+    def forward(self, x: Tensor, mask: Tensor) -> Tensor:
+        x = self.attention_norm(x + self.dropout(self.output(self.attention(x, mask))))
+        inner = self.narrow(self.activation(self.widen(x)))
+        return self.inner_norm(x + self.dropout(inner))
+
+
+class Transformer(nn.Module):
+    """Layers on vectors that have their positions: normalise, drop out, then one layer after the other."""
+
+    def __init__(
+        self,
+        layers: int,
+        heads: int,
+        head_dim: int,
+        inner: int,
+        dropout: float,
+        activation: Callable[[Tensor], Tensor] = torch.relu,
+    ) -> None:
+        super().__init__()
+        self.norm = nn.LayerNorm(heads * head_dim)
+        self.dropout = nn.Dropout(dropout)
+        self.layers = nn.ModuleList(
+            TransformerLayer(heads, head_dim, inner, dropout, activation) for _ in range(layers)
+        )
+
+    def forward(self, x: Tensor, mask: Tensor) -> Tensor:
+        x = self.dropout(self.norm(x))
+        for layer in self.layers:
+            x = layer(x, mask)
+        return x
+
+
+class TextTransformer(nn.Module):
+    """A Transformer on words: ``sqrt(D) P x + sinusoids``, then the layers; (N, L, E) -> (N, L, D)."""
+
+    def __init__(self, width: int, layers: int, heads: int, head_dim: int, inner: int, dropout: float) -> None:
+        super().__init__()
+        self.project = nn.Linear(width, heads * head_dim)
+        self.transformer = Transformer(layers, heads, head_dim, inner, dropout)
+
+    def forward(self, x: Tensor, mask: Tensor) -> Tensor:
+        x = self.project(x)
+        width = x.shape[-1]
+        return self.transformer(math.sqrt(width) * x + sinusoids(x.shape[1], width, x.device), mask)
+
+
+def sinusoids(places: int, width: int, device: torch.device) -> Tensor:
+    """Positions (places, width): sin(p w_i) in the first half, cos(p w_i) in the second, w_i = 10000^(-2i / width)."""
+    frequency = torch.exp(torch.arange(0, width, 2, device=device) * (-math.log(10_000.0) / width))
+    angle = torch.arange(places, device=device)[:, None] * frequency
+    return torch.cat([angle.sin(), angle.cos()], 1)[:, :width]
