@@ -120,6 +120,91 @@ def estimate(
     _show(found, as_json)
 
 
+@app.command()
+def data(
+    path: Annotated[str, typer.Argument(help="A file, a folder, or an embedded default: docs, clicks.")],
+    skip_bad: Annotated[int, typer.Option(help="Leave out up to this many bad rows, and report each.")] = 0,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+) -> None:
+    """Say what is in a data set: its size, the ceiling for K, example rows, problems.
+
+    \b
+    Examples:
+      negwise data docs
+      negwise data MINDsmall_train
+      negwise data ratings.csv --skip-bad 10 --json
+    """
+    from negwise.data import inspect
+
+    report = inspect(path, skip_bad=skip_bad)
+    print(json.dumps(report.to_dict()) if as_json else report.explain())
+
+
+@app.command()
+def train(
+    data: Annotated[str, typer.Option(help="A file, a folder, or the embedded docs.")],
+    model: Annotated[
+        str,
+        typer.Option(help="nrms, naml, lstur, siamese-transformer, siamese-cnn, siamese-lstm or bert4rec."),
+    ],
+    out: Annotated[Path, typer.Option(help="The run's folder; the same command again goes on.")],
+    k: Annotated[str, typer.Option(help="A number, ans:PEAK or warm:PEAK.")] = "4",
+    epochs: Annotated[int | None, typer.Option(help="Passes over the data.", show_default="the paper's")] = None,
+    steps: Annotated[int | None, typer.Option(help="Updates, instead of epochs.")] = None,
+    batch_size: Annotated[int | None, typer.Option(help="Examples a step.", show_default="the paper's")] = None,
+    learning_rate: Annotated[float | None, typer.Option(help="Of Adam.", show_default="the paper's")] = None,
+    seed: Annotated[int, typer.Option(help="Of weights, order, negatives and dropout.")] = 0,
+    split: Annotated[str | None, typer.Option(help="time, last, user, random or folders.")] = None,
+    pool: Annotated[int, typer.Option(help="Texts encoded a step, for every K.")] = 512,
+    history: Annotated[int | None, typer.Option(help="Items of a user that the model sees.")] = None,
+    vectors: Annotated[str | None, typer.Option(help="Word vectors in GloVe's format.")] = None,
+    queries: Annotated[int | None, typer.Option(help="At most this many queries an evaluation.")] = None,
+    eval_every: Annotated[int | None, typer.Option(help="Steps between evaluations.", show_default="20 in all")] = None,
+    skip_bad: Annotated[int, typer.Option(help="Leave out up to this many bad rows of the data.")] = 0,
+    precision: Annotated[str, typer.Option(help="32-true, bf16-mixed or 64-true.")] = "32-true",
+    device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
+    tensorboard: Annotated[bool, typer.Option("--tensorboard", help="Log to TensorBoard too.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+) -> None:
+    """Train one model with one K, or a schedule of K; killed or stopped, the same command goes on.
+
+    \b
+    Examples:
+      negwise train --data docs --model siamese-cnn --k warm:20 --steps 300 --out runs/docs
+      negwise train --data ratings.csv --model bert4rec --k 100 --out runs/items
+      negwise train --data MINDsmall_train --model nrms --split user --out runs/news
+    """
+    from negwise.experiments.training import Training
+    from negwise.experiments.training import train as run
+
+    asked = Training(
+        data=data,
+        model=model,
+        k=k,
+        epochs=epochs,
+        steps=steps,
+        batch_size=batch_size,
+        learning_rate=learning_rate,
+        seed=seed,
+        split=split,
+        pool=pool,
+        history=history,
+        vectors=vectors,
+        queries=queries,
+        eval_every=eval_every,
+        skip_bad=skip_bad,
+        precision=precision,
+        device=device,
+    )
+    result = run(asked, out, tensorboard=tensorboard)
+    if as_json:
+        print(json.dumps(result))
+        return
+    for name, scores in result["evaluations"].items():
+        print(f"{name}: AUC {scores['auc']:.4f} +- {scores['auc_se']:.4f}")
+    print(f"weights: {out / result['weights']}")
+
+
 @reproduce.command("theory")
 def reproduce_theory(
     out: Annotated[Path, typer.Option(help="Folder for the figures.")] = Path("theory"),

@@ -1,0 +1,170 @@
+"""One training run, put together: data, model, sampler, schedule, loop."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+from negwise import data as sources
+from negwise.data import Lengths, Ragged, Task
+from negwise.errors import InputError
+from negwise.models import PAPER, build, load_vectors
+from negwise.models.settings import BERT4REC_PLACES
+from negwise.protocols import Query, Sampler
+from negwise.samplers import Exclusions, Impression, Lists, Pool, Uniform
+from negwise.schedule import rule_from_text
+from negwise.train import Order, Settings, fit, judged
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+TASK_OF = {
+    "nrms": "impressions",
+    "naml": "impressions",
+    "lstur": "impressions",
+    "siamese-transformer": "pairs",
+    "siamese-cnn": "pairs",
+    "siamese-lstm": "pairs",
+    "bert4rec": "sequences",
+}
+"""What each model learns from."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Training:
+    """One run. None means the paper's value for the model; ``k`` is a number, ``ans:20`` or ``warm:20``.
+
+    ``data`` is a path or the embedded ``docs``. ``pool`` candidates a step serve models that encode text, so that K
+    costs no more encodings. ``history`` items of a user are shown to the model. ``queries`` bounds each evaluation.
+    """
+
+    data: str
+    model: str
+    k: str = "4"
+    epochs: int | None = None
+    steps: int | None = None
+    batch_size: int | None = None
+    learning_rate: float | None = None
+    seed: int = 0
+    split: str | None = None
+    pool: int = 512
+    history: int | None = None
+    vectors: str | None = None
+    queries: int | None = None
+    eval_every: int | None = None
+    skip_bad: int = 0
+    precision: str = "32-true"
+    device: str = "auto"
+
+
+@dataclass(frozen=True, eq=False)
+class Parts:
+    """What a run is made of, beside its rule and its settings."""
+
+    task: Task
+    model: Any
+    sampler: Sampler
+    examples: Any
+    hide: Callable[..., tuple[Query, Tensor]] | None = None
+
+
+def train(training: Training, out: str | Path, *, tensorboard: bool = False, show: bool = True) -> dict[str, Any]:
+    """Train in the folder ``out``; the same call again goes on, or returns the result that is there."""
+    rule = rule_from_text(training.k)
+    parts = make_parts(training)
+    paper = PAPER[training.model]
+    batch_size = training.batch_size or paper.batch_size
+    epochs = paper.epochs if training.epochs is None else training.epochs
+    steps = training.steps or epochs * Order(len(parts.examples), batch_size, training.seed).steps_per_epoch
+    rate = paper.learning_rate if training.learning_rate is None else training.learning_rate
+    settings = Settings(
+        steps=steps,
+        batch_size=batch_size,
+        seed=training.seed,
+        eval_every=training.eval_every,
+        log_every=max(1, steps // 1000),
+        precision=training.precision,
+        device=training.device,
+        tensorboard=tensorboard,
+    )
+    asked = {name: value for name, value in asdict(training).items() if name not in ("device", "skip_bad")}
+    return fit(
+        out,
+        parts.model,
+        parts.examples,
+        n_items=parts.task.n_items,
+        sampler=parts.sampler,
+        rule=rule,
+        settings=settings,
+        judged=judged(parts.task, training.queries),
+        optimizer=lambda parameters: torch.optim.Adam(parameters, lr=rate),
+        hide=parts.hide,
+        config={"run": asked, "split": parts.task.split},
+        data_digest=parts.task.digest,
+        show=show,
+    )
+
+
+def make_parts(training: Training) -> Parts:
+    """Read the data and build the model, its weights drawn from the run's seed."""
+    if training.model not in TASK_OF:
+        raise InputError(f"model: got {training.model!r}, expected one of {', '.join(TASK_OF)}.")
+    task = make_task(training)
+    content = task.content()
+    if training.vectors is not None and task.text is not None:
+        content["vectors"] = load_vectors(training.vectors, task.text.vocabulary.words).table
+    settings = {"max_len": task.train.places} if training.model == "bert4rec" else {}
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(training.seed)
+        model = build(training.model, content, **settings)
+    if task.windows is not None:
+        return Parts(task, model, make_sampler(task, training.pool), _Whole(task.windows), model.cloze)
+    return Parts(task, model, make_sampler(task, training.pool), task.train)
+
+
+def make_task(training: Training) -> Task:
+    """The data as the model wants it."""
+    name = TASK_OF[training.model]
+    source = sources.read(training.data, skip_bad=training.skip_bad)
+    history = training.history or (BERT4REC_PLACES if name == "sequences" else Lengths().history)
+    return sources.prepare(source, task=name, split=training.split, lengths=Lengths(history=history))
+
+
+def make_sampler(task: Task, pool: int) -> Sampler:
+    """Where the paper takes negatives from: the impression; the catalogue; the other texts of the training split."""
+    if task.name == "impressions":
+        if task.negatives is None:
+            raise InputError(f"{task.name}: nothing was shown and not clicked, so there are no negatives to draw.")
+        return Impression(_lists(task.negatives))
+    first, last = task.train.candidates
+    if first != 0:
+        raise InputError(f"training candidates start at {first}, expected 0")
+    known = _lists(task.known)
+    here = known.ids < last  # what lies in another split cannot be drawn, so it need not be excluded
+    known = Lists.of_pairs(known.owners[here], known.ids[here], len(known))
+    uniform = Uniform(last, exclude=Exclusions.of(known, last))
+    return Pool(uniform, pool) if task.name == "pairs" else uniform
+
+
+def _lists(ragged: Ragged) -> Lists:
+    return Lists(torch.from_numpy(ragged.offsets), torch.from_numpy(ragged.ids))
+
+
+@dataclass(frozen=True, eq=False)
+class _Whole:
+    """Sequences as the loop takes them: the positives are those of the gaps, which are made at each step."""
+
+    windows: Any
+
+    def __len__(self) -> int:
+        return len(self.windows)
+
+    def batch(self, indices: NDArray[np.int64], /) -> tuple[Query, Tensor, Tensor]:
+        query = self.windows.batch(indices)
+        return query, query.users, query.users

@@ -1,0 +1,36 @@
+"""One training loop for every model, sampler, rule and data set.
+
+::
+
+    fit(
+        "runs/first", model, task.train,
+        n_items=task.n_items, sampler=Uniform(task.n_items), rule=AnsK(20),
+        settings=Settings(steps=1000, batch_size=32), judged=judged(task), data_digest=task.digest,
+    )
+
+The same call again goes on where the last one was stopped or killed.
+"""
+
+from negwise.train.batches import Examples, Order
+from negwise.train.checkpoint import CheckpointError, load_weights
+from negwise.train.evaluate import evaluate
+from negwise.train.judging import FullRanking, Judged, Shown, judged, subset
+from negwise.train.loop import fit
+from negwise.train.settings import Settings
+from negwise.train.stopping import Stopped
+
+__all__ = [
+    "CheckpointError",
+    "Examples",
+    "FullRanking",
+    "Judged",
+    "Order",
+    "Settings",
+    "Shown",
+    "Stopped",
+    "evaluate",
+    "fit",
+    "judged",
+    "load_weights",
+    "subset",
+]

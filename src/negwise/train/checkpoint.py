@@ -1,0 +1,193 @@
+"""Checkpoints: ``checkpoints/<step>/`` with weights.safetensors, optimizer.safetensors and state.json.
+
+A folder is written under another name and renamed when all of it is on the disk, so that a checkpoint is whole or not
+there. Nothing is pickled. The state has the digest of the other two files: what the disk damaged later is told apart.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors.torch import load, save
+from torch import Tensor, nn
+
+from negwise.errors import NegwiseError
+
+FOLDER = "checkpoints"
+WEIGHTS, OPTIMIZER, STATE = "weights.safetensors", "optimizer.safetensors", "state.json"
+WRITING = ".writing-"
+KEEP = 2
+
+
+class CheckpointError(NegwiseError):
+    """A checkpoint could not be written or cannot be used. The message says what is left and what to do."""
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """A checkpoint on disk: its folder and what its state.json says."""
+
+    folder: Path
+    state: Mapping[str, Any]
+
+    @property
+    def step(self) -> int:
+        return int(self.folder.name)
+
+
+def write(out: Path, step: int, model: nn.Module, optimizer: torch.optim.Optimizer, state: Mapping[str, Any]) -> Path:
+    """Write the checkpoint of ``step``; ``state`` is plain JSON. Then drop all but the last two and the best one."""
+    home = out / FOLDER
+    target, temporary = home / str(step), home / f"{WRITING}{step}"
+    tensors, groups = _flat(optimizer.state_dict())
+    files = {WEIGHTS: save(_unshared(model.state_dict())), OPTIMIZER: save(tensors)}
+    digests = {name: hashlib.blake2b(content, digest_size=16).hexdigest() for name, content in files.items()}
+    files[STATE] = json.dumps({**state, "step": step, "optimizer": groups, "files": digests}, indent=1).encode()
+    try:
+        clean(out)
+        temporary.mkdir(parents=True)
+        for name, content in files.items():
+            write_file(temporary / name, content)
+        if target.exists():
+            # Only after a stop in the middle of an evaluation: the same weights, the evaluation since done.
+            target.replace(home / f"{WRITING}old-{step}")
+        temporary.replace(target)
+        _sync_folder(home)
+        clean(out)
+        _prune(out, best=(state.get("best") or {}).get("step"))
+    except OSError as error:
+        shutil.rmtree(temporary, ignore_errors=True)
+        left = steps(out)
+        stands = f"step {left[-1]} is safe in {home / str(left[-1])}" if left else "no checkpoint was written before"
+        raise CheckpointError(
+            f"could not write the checkpoint of step {step}: {error.strerror or error} ({home}). Nothing is lost up to "
+            f"the one before: {stands}. Make room and type the same command again"
+        ) from error
+    return target
+
+
+def write_file(path: Path, content: bytes) -> None:
+    """Write ``content`` and wait until it is on the disk."""
+    with path.open("xb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def latest(out: Path) -> Checkpoint | None:
+    """The last checkpoint of the run folder ``out``, checked; None where there is none."""
+    found = steps(out)
+    return read(out, found[-1]) if found else None
+
+
+def read(out: Path, step: int) -> Checkpoint:
+    """The checkpoint of ``step``: each of its files is there and is what was written."""
+    folder = out / FOLDER / str(step)
+    try:
+        state = json.loads((folder / STATE).read_bytes())
+        digests = state["files"]
+    except (OSError, ValueError, KeyError) as error:
+        raise _damaged(folder, f"{STATE} cannot be read ({error})") from error
+    for name, digest in digests.items():
+        try:
+            content = (folder / name).read_bytes()
+        except OSError as error:
+            raise _damaged(folder, f"{name} cannot be read ({error.strerror})") from error
+        if hashlib.blake2b(content, digest_size=16).hexdigest() != digest:
+            raise _damaged(folder, f"{name} ({len(content):,} bytes) is cut off or changed")
+    return Checkpoint(folder, state)
+
+
+def restore(found: Checkpoint, config: str, model: nn.Module, optimizer: torch.optim.Optimizer) -> None:
+    """Put weights and optimizer back as they were, in a run whose config has the fingerprint ``config``."""
+    if found.state["config"] != config:
+        raise CheckpointError(f"{found.folder} belongs to another run: its config is not the one of this run")
+    load_weights(model, found.folder)
+    tensors = load((found.folder / OPTIMIZER).read_bytes())
+    optimizer.load_state_dict(_nested(tensors, found.state["optimizer"]))
+
+
+def load_weights(model: nn.Module, path: str | os.PathLike[str]) -> nn.Module:
+    """``model`` with the weights of a checkpoint folder, or of the best (else last) checkpoint of a run folder."""
+    folder = Path(path)
+    if not (folder / WEIGHTS).exists():
+        found = latest(folder)
+        if found is None:
+            raise CheckpointError(f"{folder}: no checkpoint here. Pass the folder of a run or one of its checkpoints")
+        best = (found.state.get("best") or {}).get("step", found.step)
+        folder = read(folder, best).folder
+    weights = load((folder / WEIGHTS).read_bytes())
+    try:
+        model.load_state_dict(weights)
+    except RuntimeError as error:
+        raise CheckpointError(f"{folder}: these weights are of another model. {error}") from error
+    return model
+
+
+def steps(out: Path) -> list[int]:
+    """The steps that have a checkpoint, in order."""
+    home = out / FOLDER
+    return sorted(int(entry.name) for entry in home.iterdir() if entry.name.isdigit()) if home.is_dir() else []
+
+
+def clean(out: Path) -> None:
+    """Remove what a killed writer left behind."""
+    for entry in (out / FOLDER).glob(f"{WRITING}*"):
+        shutil.rmtree(entry)
+
+
+def _prune(out: Path, best: int | None) -> None:
+    for step in steps(out)[:-KEEP]:
+        if step != best:
+            # Renamed first: a folder that is half removed must not look like a checkpoint.
+            (out / FOLDER / str(step)).replace(out / FOLDER / f"{WRITING}gone-{step}")
+    clean(out)
+
+
+def _damaged(folder: Path, what: str) -> CheckpointError:
+    others = [step for step in steps(folder.parents[1]) if step != int(folder.name)]
+    rest = f"the run then goes on from step {others[-1]}" if others else "the run then starts anew"
+    return CheckpointError(f"{folder}: {what}. Restore it, or remove the folder: {rest}")
+
+
+def _sync_folder(folder: Path) -> None:
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def _unshared(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Copies on the CPU: safetensors takes no two names for one memory, and tied weights may be saved twice."""
+    return {name: tensor.detach().to("cpu", copy=True).contiguous() for name, tensor in tensors.items()}
+
+
+def _flat(state: Mapping[str, Any]) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    """An optimizer's state as tensors called ``<parameter>.<name>``, and the rest as JSON."""
+    named = {f"{at}.{name}": value for at, values in state["state"].items() for name, value in values.items()}
+    tensors = {name: value for name, value in named.items() if isinstance(value, Tensor)}
+    plain = {name: value for name, value in named.items() if not isinstance(value, Tensor)}
+    return _unshared(tensors), {"plain": plain, "groups": state["param_groups"]}
+
+
+def _nested(tensors: Mapping[str, Tensor], rest: Mapping[str, Any]) -> dict[str, Any]:
+    nested: dict[int, dict[str, Any]] = {}
+    for key, value in {**tensors, **rest["plain"]}.items():
+        at, name = key.split(".", 1)
+        nested.setdefault(int(at), {})[name] = value
+    groups = [{name: _tuples(value) for name, value in group.items()} for group in rest["groups"]]
+    return {"state": nested, "param_groups": groups}
+
+
+def _tuples(value: Any) -> Any:
+    """JSON has no tuples; among an optimizer's settings only ``params`` is a list, which may be either."""
+    return tuple(value) if isinstance(value, list) else value

@@ -1,0 +1,70 @@
+"""A run is a folder: ``config.json``, ``run.jsonl``, ``checkpoints/<step>/``, ``result.json``."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from negwise.errors import InputError
+from negwise.files import write_atomically
+
+CONFIG, RESULT = "config.json", "result.json"
+
+
+def check_config(out: Path, config: Mapping[str, Any]) -> None:
+    """A folder that has a run in it has this one: say what differs, and touch nothing."""
+    if not (out / CONFIG).exists():
+        if out.exists() and not out.is_dir():
+            raise InputError(f"{out} is a file; expected a folder for the run, or a name that is free")
+        return
+    before, now = _paths(read_json(out / CONFIG)), _paths(json.loads(canonical(config)))
+    changed = [
+        f"{name} was {before.get(name, 'not there')!r} and is {now.get(name, 'not there')!r}"
+        for name in sorted(before.keys() | now.keys())
+        if before.get(name, CONFIG) != now.get(name, CONFIG)
+    ]
+    if changed:
+        what = "the data" if any(line.startswith("data_digest ") for line in changed) else "the config"
+        raise InputError(
+            f"{out} has a run of its own, and {what} changed since: {'; '.join(changed)}. Nothing was touched. "
+            "Go on with what it was, or choose another folder"
+        )
+
+
+def write_config(out: Path, config: Mapping[str, Any]) -> None:
+    write_json(out / CONFIG, config)
+
+
+def fingerprint(config: Mapping[str, Any]) -> str:
+    """A hash of ``config`` that a checkpoint carries, so that it is never put into another run."""
+    return hashlib.blake2b(canonical(config).encode(), digest_size=16).hexdigest()
+
+
+def canonical(config: Mapping[str, Any]) -> str:
+    try:
+        return json.dumps(config, sort_keys=True, allow_nan=False)
+    except (TypeError, ValueError) as error:
+        raise InputError(f"the config of a run is plain JSON: numbers, text, lists and mappings; {error}") from error
+
+
+def read_json(path: Path) -> Any:
+    try:
+        return json.loads(path.read_bytes())
+    except ValueError as error:
+        raise InputError(f"{path}: not JSON ({error}). Restore it, or choose another folder") from error
+
+
+def write_json(path: Path, value: Any) -> None:
+    write_atomically(path, json.dumps(value, indent=1, allow_nan=False) + "\n")
+
+
+def _paths(value: Any, prefix: str = "") -> dict[str, Any]:
+    """Leaves by their dotted names."""
+    if not isinstance(value, dict):
+        return {prefix: value}
+    return {
+        name: leaf for key, part in value.items() for name, leaf in _paths(part, f"{prefix}.{key}".lstrip(".")).items()
+    }

@@ -1,0 +1,101 @@
+"""The door: `fit` opens a run folder, takes up what is there, and lets the run go on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from negwise.errors import require
+from negwise.protocols import Rule, Sampler
+from negwise.train import checkpoint
+from negwise.train.batches import Examples, Hide
+from negwise.train.folder import RESULT, check_config, fingerprint, read_json, write_config
+from negwise.train.journal import Journal
+from negwise.train.judging import Judged
+from negwise.train.launch import fixed_threads, make_fabric, own_generators, settle_threads
+from negwise.train.progress import Silent, display
+from negwise.train.run import Run, State
+from negwise.train.settings import Settings
+from negwise.train.step import Step
+from negwise.train.stopping import Stopping
+
+MakeOptimizer = Callable[[Iterable[nn.Parameter]], torch.optim.Optimizer]
+
+
+def adam(parameters: Iterable[nn.Parameter]) -> torch.optim.Optimizer:
+    """The paper's: Adam with a learning rate of 1e-4."""
+    return torch.optim.Adam(parameters, lr=1e-4)
+
+
+def fit(
+    out: str | Path,
+    model: nn.Module,
+    examples: Examples,
+    *,
+    n_items: int,
+    sampler: Sampler,
+    rule: Rule,
+    settings: Settings,
+    judged: Mapping[str, Judged] | None = None,
+    optimizer: MakeOptimizer = adam,
+    lr_scale: Callable[[float], float] | None = None,
+    hide: Hide | None = None,
+    config: Mapping[str, Any] | None = None,
+    data_digest: str = "",
+    show: bool = True,
+) -> dict[str, Any]:
+    """Train ``model`` on ``examples`` in the run folder ``out``; the same call again goes on, or returns the result.
+
+    ``judged``: how to evaluate "train", "val" and "test" (`negwise.train.judged`); the first two at each evaluation,
+    test once, with the weights of the step whose validation AUC was best. ``lr_scale(fraction)`` scales the learning
+    rates, fraction = step / (steps - 1). ``hide`` makes a cloze of the examples. ``config``, plain JSON, and
+    ``data_digest`` say what the parts are made of: a run does not go on with other ones. Returns what ``result.json``
+    has; ``model`` ends with the weights of the last step, on the device of the run.
+
+    Ctrl-C ends with `Stopped` once the step is saved.
+    """
+    if settings.tensorboard:
+        require("tensorboard", extra="tensorboard")
+    folder, judged = Path(out), judged or {}
+    tuner = optimizer(model.parameters())
+    whole = {
+        **(config or {}),
+        "training": {**settings.config(), "rule": repr(rule)},
+        "optimizer": {"name": type(tuner).__name__, **tuner.defaults},
+        "data_digest": data_digest,
+    }
+    check_config(folder, whole)
+    if (folder / RESULT).exists():
+        checkpoint.load_weights(model, checkpoint.read(folder, settings.steps).folder)
+        return read_json(folder / RESULT)
+    fabric = make_fabric(settings.device, settings.precision)
+    found = checkpoint.latest(folder)
+    threads = settle_threads(settings.threads, None if found is None else found.state["threads"])
+    header: dict[str, Any] = {"config": fingerprint(whole), "threads": threads}
+    stepper, tuned = fabric.setup(Step(model, n_items, settings.correct), tuner)
+    rates = [group["lr"] for group in tuner.param_groups]
+    state = State(rule=rule.init())
+    if found is not None:
+        checkpoint.restore(found, header["config"], model, tuner)
+        state = State(**found.state["state"])
+    fabric.barrier()  # every rank has looked at the folder before one of them writes there
+    first = fabric.global_rank == 0
+    if first:
+        checkpoint.clean(folder)
+        write_config(folder, whole)
+    shown = display(settings.steps, state.step) if show and first else Silent()
+    with (
+        fixed_threads(threads),
+        own_generators(fabric.device),
+        Stopping() as stopping,
+        Journal(folder, state.step, shown, settings.tensorboard, keep=first) as journal,
+    ):
+        run = Run(
+            folder, fabric, model, stepper, tuned, rates, lr_scale, examples, hide,
+            sampler, rule, settings, judged, journal, stopping, header, state,
+        )  # fmt: skip
+        return run.go()

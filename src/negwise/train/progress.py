@@ -1,0 +1,129 @@
+"""What a person sees of a run, on standard error: a bar on a terminal, plain lines in a pipe."""
+
+from __future__ import annotations
+
+import sys
+import time
+from types import TracebackType
+from typing import Any, Protocol, Self, TextIO
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+
+SECONDS_BETWEEN_LINES = 10.0
+
+
+class Display(Protocol):
+    """Told of each record as it is logged."""
+
+    def __enter__(self) -> Self: ...
+
+    def __exit__(self, *error: Any) -> None: ...
+
+    def step(self, record: dict[str, Any]) -> None: ...
+
+    def evaluation(self, record: dict[str, Any]) -> None: ...
+
+    def say(self, line: str) -> None: ...
+
+
+def display(total: int, start: int, stream: TextIO | None = None) -> Display:
+    """A bar where ``stream`` (standard error) is a terminal, else lines."""
+    stream = stream or sys.stderr
+    return Bar(total, start, stream) if stream.isatty() else Lines(total, start, stream)
+
+
+class Silent:
+    """Shows nothing."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None: ...
+
+    def step(self, record: dict[str, Any]) -> None: ...
+
+    def evaluation(self, record: dict[str, Any]) -> None: ...
+
+    def say(self, line: str) -> None: ...
+
+
+class Lines:
+    """A line for each evaluation, and one every ten seconds."""
+
+    def __init__(self, total: int, start: int, stream: TextIO) -> None:
+        self.total, self.start, self.stream = total, start, stream
+        self.began = self.last = time.monotonic()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None: ...
+
+    def step(self, record: dict[str, Any]) -> None:
+        now = time.monotonic()
+        if now - self.last < SECONDS_BETWEEN_LINES:
+            return
+        self.last = now
+        rate = (record["step"] - self.start) / (now - self.began)
+        left = (self.total - record["step"]) / rate
+        self.say(f"step {record['step']}/{self.total}  {_figures(record)}  {rate:.3g} steps/s  {_clock(left)} left")
+
+    def evaluation(self, record: dict[str, Any]) -> None:
+        self.say(f"step {record['step']}/{self.total}  {record['split']} AUC {_auc(record)}")
+
+    def say(self, line: str) -> None:
+        print(line, file=self.stream, flush=True)
+
+
+class Bar:
+    """Step, K, loss, AUC, rate and time left, in place."""
+
+    def __init__(self, total: int, start: int, stream: TextIO) -> None:
+        self.start, self.began, self.seen = start, time.monotonic(), {"train": "", "val": ""}
+        columns = (TextColumn("{task.completed:.0f}/{task.total:.0f}"), BarColumn(bar_width=20))
+        console = Console(file=stream)
+        self.bar = Progress(
+            *columns, TextColumn("{task.description}"), TimeRemainingColumn(), console=console, refresh_per_second=5
+        )
+        self.task = self.bar.add_task("", total=total, completed=start)
+
+    def __enter__(self) -> Self:
+        self.bar.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.bar.stop()
+
+    def step(self, record: dict[str, Any]) -> None:
+        rate = (record["step"] - self.start) / max(time.monotonic() - self.began, 1e-9)
+        aucs = "  ".join(f"{split} {auc}" for split, auc in self.seen.items() if auc)
+        self.bar.update(
+            self.task, completed=record["step"], description=f"{_figures(record)}  {aucs}  {rate:.3g} steps/s"
+        )
+
+    def evaluation(self, record: dict[str, Any]) -> None:
+        self.seen[record["split"]] = _auc(record, digits=3)
+
+    def say(self, line: str) -> None:
+        self.bar.console.print(line, highlight=False)
+
+
+def _figures(record: dict[str, Any]) -> str:
+    return f"K {record['k']:.3g}  loss {record['loss']:.4f}"
+
+
+def _auc(record: dict[str, Any], digits: int = 4) -> str:
+    if record["auc"] is None:
+        return "-"
+    error = "" if record["auc_se"] is None else f"±{record['auc_se']:.{digits}f}"
+    return f"{record['auc']:.{digits}f}{error}"
+
+
+def _clock(seconds: float) -> str:
+    minutes, rest = divmod(round(seconds), 60)
+    return f"{minutes // 60}:{minutes % 60:02d}:{rest:02d}"

@@ -1,0 +1,244 @@
+"""A run is a sequence of states. Each follows from the one before and from (seed, step), and from nothing else.
+
+A checkpoint is a state, its weights and its optimizer; that is why a run can be taken up at any of them and end with
+the same weights. B rows of a global batch.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+
+from negwise import distributed
+from negwise.draws import Key
+from negwise.metrics import Tally
+from negwise.protocols import Observation, OpenLoopRule, Rule, Sampler
+from negwise.train import checkpoint
+from negwise.train.batches import Examples, Hide, Order, fetch, share
+from negwise.train.evaluate import evaluate
+from negwise.train.folder import RESULT, write_json
+from negwise.train.journal import Journal
+from negwise.train.judging import Judged
+from negwise.train.launch import reseed
+from negwise.train.settings import Settings
+from negwise.train.step import TOTALS, Asked, draw, totals
+from negwise.train.stopping import Stopped, Stopping
+
+
+@dataclass(frozen=True)
+class State:
+    """A run after ``step`` updates, in plain values. The rule next sees ``wins``, ``pairs`` and ``val_auc``."""
+
+    step: int = 0
+    rule: dict[str, Any] = field(default_factory=dict)
+    wins: float = 0.0
+    pairs: int = 0
+    val_auc: float | None = None
+    evaluated: int = -1  # the step of the last evaluation
+    best: dict[str, Any] | None = None  # step, auc and the evaluations of that step
+    seconds: float = 0.0  # spent before this process
+
+
+@dataclass(eq=False)
+class Run:
+    """The parts of a run, as `negwise.train.fit` puts them together, and its state, which is all that changes."""
+
+    out: Path
+    fabric: Any
+    model: nn.Module
+    stepper: Any  # `Step`, set up by Fabric
+    optimizer: Any
+    rates: list[float]
+    lr_scale: Callable[[float], float] | None
+    examples: Examples
+    hide: Hide | None
+    sampler: Sampler
+    rule: Rule
+    settings: Settings
+    judged: Mapping[str, Judged]
+    journal: Journal
+    stopping: Stopping
+    header: Mapping[str, Any]
+    state: State
+
+    def __post_init__(self) -> None:
+        self.began = time.monotonic()
+        self.order = Order(len(self.examples), self.settings.batch_size, self.settings.seed)
+        # Since the last record: sums of this rank's rows, and K asked at each step.
+        self.sums = torch.zeros(len(TOTALS), dtype=torch.float64, device=self.fabric.device)
+        self.asked: list[float] = []
+        self.stop_agreed = False
+
+    def go(self) -> dict[str, Any]:
+        """All that is left of the run; returns its result."""
+        self.model.train()
+        while True:
+            step = self.state.step
+            if self.settings.evaluates(step) and self.state.evaluated < step:
+                self.evaluate()
+                self.save()
+            if step == self.settings.steps:
+                return self.finish()
+            self.update()
+            if self.settings.saves(self.state.step):
+                self.save()
+            self.pause()
+
+    @property
+    def must_stop(self) -> bool:
+        """Several ranks have to agree, which they do when they log; one process may stop where it is."""
+        return self.stop_agreed or (self.stopping.asked and self.fabric.world_size == 1)
+
+    def update(self) -> None:
+        """One step: K from the rule, negatives, loss, gradients, weights."""
+        state, fabric = self.state, self.fabric
+        seen = Observation(state.step, self.settings.steps, state.wins, state.pairs, state.val_auc)
+        k, rule_state = self.rule.update(seen, state.rule)
+        key, rows = Key(self.settings.seed, state.step), self.order.batch(state.step)
+        mine = share(len(rows), fabric.global_rank, fabric.world_size)
+        batch = fetch(self.examples, rows, mine, key, fabric.device, self.hide)
+        total = len(rows) if self.hide is None else distributed.total_rows(batch.counted, fabric.device)
+        negatives = draw(self.sampler, batch, k, key)
+        reseed(key.seed, key.step, fabric.global_rank, fabric.device)
+        loss, wins, pairs = self.stepper(Asked(batch.query, batch.positives, negatives))
+        self.optimizer.zero_grad()
+        # DDP averages over ranks what should be the sum over all rows, over their number.
+        fabric.backward(loss.sum() * (fabric.world_size / total if batch.counted else 0.0))
+        self.scale_rates(state.step)
+        self.optimizer.step()
+        self.asked.append(k)
+        counted = slice(batch.counted)
+        sums = totals(loss[counted], wins[counted], pairs[counted])
+        self.state = replace(state, step=state.step + 1, rule=rule_state, wins=0.0, pairs=0, val_auc=None)
+        self.account(sums)
+
+    def scale_rates(self, step: int) -> None:
+        if self.lr_scale is not None:
+            scale = self.lr_scale(step / max(self.settings.steps - 1, 1))
+            for group, rate in zip(self.optimizer.param_groups, self.rates, strict=True):
+                group["lr"] = rate * scale
+
+    def account(self, sums: Tensor) -> None:
+        """Add up what the step counted; a rule that looks hears of it at once, the log when a record is due."""
+        if not isinstance(self.rule, OpenLoopRule):
+            seen = _named(_over_ranks(sums))
+            self.state = replace(self.state, wins=seen["wins"], pairs=int(seen["pairs"]))
+        self.sums += sums
+        if self.settings.logs(self.state.step):
+            self.record()
+
+    def record(self) -> None:
+        """Log the steps since the last record, as one."""
+        stop = self.sums.new_tensor([float(self.stopping.asked)])
+        *sums, stops = _over_ranks(torch.cat((self.sums, stop))).tolist()
+        self.stop_agreed = stops > 0
+        seen = dict(zip(TOTALS, sums, strict=True))
+        loss, log_k1 = seen["loss"] / seen["queries"], seen["log_k1"] / seen["queries"]
+        self.journal.step(
+            {
+                "step": self.state.step,
+                "time": round(self.seconds(), 3),
+                "k": sum(self.asked) / len(self.asked),
+                "k_used": seen["pairs"] / seen["queries"],
+                "loss": loss,
+                "win_rate": seen["wins"] / seen["pairs"] if seen["pairs"] else None,
+                "log_k1": log_k1,
+                "mi_bound": None if self.settings.correct else log_k1 - loss,
+            }
+        )
+        self.sums.zero_()
+        self.asked.clear()
+
+    def evaluate(self) -> None:
+        """Judge the training and validation splits, and remember the best validation AUC."""
+        step = self.state.step
+        tallies = {name: self.judge(name, self.pause) for name in ("train", "val") if name in self.judged}
+        for name, tally in tallies.items():
+            self.journal.evaluation(step, name, tally)
+        auc = tallies["val"].auc.value if "val" in tallies else math.nan
+        best = self.state.best
+        if not math.isnan(auc) and (best is None or auc > best["auc"]):
+            best = {"step": step, "auc": auc, **{name: tally.record() for name, tally in tallies.items()}}
+        self.state = replace(self.state, evaluated=step, best=best, val_auc=None if math.isnan(auc) else auc)
+
+    def judge(self, name: str, between: Callable[[], None]) -> Tally:
+        return evaluate(self.model, self.judged[name], autocast=self.fabric.autocast, between=between)
+
+    def pause(self) -> None:
+        """Where a stop was asked for: save, and leave."""
+        if self.must_stop:
+            self.save()
+            self.leave()
+
+    def leave(self) -> None:
+        """Where a stop was asked for: say how to go on, and end."""
+        if self.must_stop:
+            self.journal.event("stop", self.state.step)
+            raise Stopped(
+                f"stopped after step {self.state.step} of {self.settings.steps}, which is saved in {self.out}. "
+                "Type the same command again to go on"
+            )
+
+    def save(self) -> None:
+        """Write a checkpoint. What it tells of is in the log before."""
+        if self.asked:
+            self.record()
+        self.journal.sync()
+        if self.fabric.global_rank == 0:
+            state = replace(self.state, seconds=self.seconds())
+            body = {**self.header, "state": asdict(state), "best": state.best}
+            checkpoint.write(self.out, state.step, self.model, self.optimizer.optimizer, body)
+        self.fabric.barrier()
+
+    def finish(self) -> dict[str, Any]:
+        """Judge the test split with the best weights, and write ``result.json``."""
+        best = self.state.best
+        chosen = self.settings.steps if best is None else best["step"]
+        evaluations = {name: best[name] for name in ("train", "val", "test") if best is not None and name in best}
+        if "test" in self.judged:
+            checkpoint.load_weights(self.model, checkpoint.read(self.out, chosen).folder)
+            try:
+                evaluations["test"] = self.judge("test", self.leave).record()
+            finally:
+                checkpoint.load_weights(self.model, checkpoint.read(self.out, self.settings.steps).folder)
+        result = {
+            "steps": self.settings.steps,
+            "best": None if best is None else {"step": best["step"], "auc": best["auc"]},
+            "evaluations": evaluations,
+            "weights": f"{checkpoint.FOLDER}/{chosen}",
+            "parameters": sum(weight.numel() for weight in self.model.parameters()),
+            "seconds": round(self.seconds(), 3),
+            "device": self.fabric.device.type,
+            "precision": self.settings.precision,
+            "threads": self.header["threads"],
+            "processes": self.fabric.world_size,
+        }
+        if self.fabric.global_rank == 0:
+            write_json(self.out / RESULT, result)
+        self.journal.event("end", self.state.step)
+        self.fabric.barrier()
+        return result
+
+    def seconds(self) -> float:
+        """Time spent on the run, by this process and those before it."""
+        return self.state.seconds + time.monotonic() - self.began
+
+
+def _named(sums: Tensor) -> dict[str, float]:
+    return dict(zip(TOTALS, sums.tolist(), strict=True))
+
+
+def _over_ranks(sums: Tensor) -> Tensor:
+    """The sum over ranks; ``sums`` itself stays as it is."""
+    sums = sums.clone()
+    if distributed.world_size() > 1:
+        dist.all_reduce(sums)
+    return sums
