@@ -13,7 +13,7 @@ from pathlib import Path
 from benchmarks.table import Row
 from negwise.files import write_atomically
 
-NAMES = ("theory", "startup", "losses", "samplers", "metrics", "coverage")
+NAMES = ("theory", "startup", "losses", "samplers", "metrics", "training", "coverage")
 
 
 def main() -> int:
@@ -32,7 +32,7 @@ def main() -> int:
     show([row for rows in tables.values() for row in rows])
     if asked.json is not None:
         record = {
-            "command": f"python -m benchmarks {' '.join(sys.argv[1:])}",
+            "command": f"python -m benchmarks {' '.join(tables)}",
             "python": platform.python_version(),
             "machine": platform.machine(),
             "versions": {package: version(package) for package in ("negwise", "numpy", "scipy", "torch", "numba")},

@@ -198,7 +198,7 @@ def test_a_missing_extra_exits_1_with_its_install_line(negwise, tmp_path, monkey
 
 
 def test_every_verb_has_help_with_an_example(negwise):
-    for verb in (["estimate"], ["reproduce", "theory"]):
+    for verb in (["estimate"], ["data"], ["train"], ["reproduce", "theory"]):
         code, out, _ = negwise(*verb, "--help")
         assert code == 0
         assert "Example" in out
@@ -232,6 +232,90 @@ def test_shell_completion():
         text=True,
     )
     assert "estimate" in out.stdout
+
+
+@pytest.fixture
+def pairs(tmp_path, monkeypatch):
+    """A file of text pairs: a title names its body by a word of its own."""
+    monkeypatch.setenv("NEGWISE_CACHE", str(tmp_path / "cache"))
+    file = tmp_path / "pairs.jsonl"
+    rows = [
+        {"left": f"word{i} of the title", "right": f"a body that says word{i} and ends {i * 7 % 97}"}
+        for i in range(120)
+    ]
+    file.write_text("\n".join(map(json.dumps, rows)) + "\n")
+    return file
+
+
+def test_data_says_what_is_there(negwise, pairs):
+    code, out, err = negwise("data", pairs)
+    assert (code, err) == (0, "")
+    assert "pairs: 120" in out
+    assert "ceiling for K: 119" in out
+    code, out, _ = negwise("data", pairs, "--json")
+    assert json.loads(out)["counts"]["pairs"] == 120
+
+
+def test_data_names_the_line_of_a_bad_row_and_skips_on_request(negwise, pairs):
+    pairs.write_text(pairs.read_text() + '{"left": "no right side"}\n')
+    code, _, err = negwise("data", pairs)
+    assert code == 2
+    assert "line 121" in err
+    code, out, _ = negwise("data", pairs, "--skip-bad", 1)
+    assert code == 0
+    assert "line 121" in out
+
+
+def test_train_runs_resumes_and_estimates(negwise, pairs, tmp_path):
+    words = ["--data", pairs, "--model", "siamese-cnn", "--k", "warm:3", "--steps", 6, "--batch-size", 8, "--pool", 16]
+    words += ["--eval-every", 2, "--out", tmp_path / "run", "--device", "cpu"]
+    code, out, err = negwise("train", *words)
+    assert code == 0, err
+    assert "val: AUC" in out
+    assert "step 6/6" in err
+    assert (tmp_path / "run" / "result.json").exists()
+    again = negwise("train", *words)
+    assert again[:2] == (0, out)
+    code, out, err = negwise("train", *words, "--seed", 1)
+    assert code == 2
+    assert "seed" in err
+    code, out, _ = negwise("estimate", "--curves", tmp_path / "run", "--json")
+    assert code == 0
+    assert len(json.loads(out)["pilot"]["val_auc"]) == 4
+
+
+def test_a_trained_model_loads_in_two_lines(negwise, pairs, tmp_path):
+    words = ["--model", "siamese-cnn", "--steps", 4, "--batch-size", 8, "--eval-every", 2, "--out", tmp_path / "run"]
+    assert negwise("train", "--data", pairs, *words, "--device", "cpu")[0] == 0
+    from negwise.experiments.training import load
+
+    trained = load(tmp_path / "run")
+    first, last = trained.task.test.candidates
+    scores = trained.score(range(len(trained.task.test)), range(first, last))
+    assert scores.shape == (len(trained.task.test), last - first)
+    # The AUC of these scores is the one that the run reports.
+    from negwise.metrics import evaluate, rank_catalogue
+
+    positives = trained.task.test.positives - first
+    result = json.loads((tmp_path / "run" / "result.json").read_text())
+    found = evaluate(rank_catalogue(scores, positives)).auc.value
+    assert found == pytest.approx(result["evaluations"]["test"]["auc"], abs=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--model", "nrsm"], "expected one of"),
+        (["--model", "siamese-cnn", "--k", "many"], "cannot read K"),
+        (["--model", "bert4rec"], "serves pairs"),
+        (["--model", "siamese-cnn", "--split", "moon"], "split"),
+    ],
+)
+def test_a_wrong_training_exits_2(negwise, pairs, tmp_path, words, message):
+    code, _, err = negwise("train", "--data", pairs, "--out", tmp_path / "run", *words)
+    assert code == 2
+    assert message in err
+    assert not (tmp_path / "run").exists()
 
 
 def test_reproduce_theory(negwise, tmp_path):

@@ -176,6 +176,7 @@ def train(
     """
     from negwise.experiments.training import Training
     from negwise.experiments.training import train as run
+    from negwise.train import Stopped
 
     asked = Training(
         data=data,
@@ -196,7 +197,11 @@ def train(
         precision=precision,
         device=device,
     )
-    result = run(asked, out, tensorboard=tensorboard)
+    try:
+        result = run(asked, out, tensorboard=tensorboard)
+    except Stopped as stopped:  # a KeyboardInterrupt, which would end without a word
+        print(f"negwise: {stopped}", file=sys.stderr)
+        raise typer.Exit(130) from None
     if as_json:
         print(json.dumps(result))
         return

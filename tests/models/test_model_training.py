@@ -219,7 +219,8 @@ def test_a_query_knows_its_length_and_moves():
 @pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
 @pytest.mark.parametrize("case", ALL)
-def test_gpu_agrees_with_cpu(case):
+def test_gpu_agrees_with_cpu(case, monkeypatch):
+    monkeypatch.setattr(torch.backends.cudnn, "allow_tf32", False)  # on by default for recurrent layers: 3e-4 off
     model, query = make(case).eval(), queries(case)
     with torch.no_grad():
         expected = run(model, query)

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import json
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from negwise import data as sources
@@ -18,11 +21,7 @@ from negwise.models.settings import BERT4REC_PLACES
 from negwise.protocols import Query, Sampler
 from negwise.samplers import Exclusions, Impression, Lists, Pool, Uniform
 from negwise.schedule import rule_from_text
-from negwise.train import Order, Settings, fit, judged
-
-if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
+from negwise.train import Order, Settings, fit, judged, load_weights
 
 TASK_OF = {
     "nrms": "impressions",
@@ -93,7 +92,7 @@ def train(training: Training, out: str | Path, *, tensorboard: bool = False, sho
         device=training.device,
         tensorboard=tensorboard,
     )
-    asked = {name: value for name, value in asdict(training).items() if name not in ("device", "skip_bad")}
+    asked = {name: value for name, value in asdict(training).items() if name != "device"}
     return fit(
         out,
         parts.model,
@@ -109,6 +108,36 @@ def train(training: Training, out: str | Path, *, tensorboard: bool = False, sho
         data_digest=parts.task.digest,
         show=show,
     )
+
+
+@dataclass(frozen=True, eq=False)
+class Trained:
+    """A task and the model that was trained on it, in evaluation mode."""
+
+    task: Task
+    model: Any
+
+    def score(self, queries: Sequence[int], candidates: Sequence[int], split: str = "test") -> Tensor:
+        """Scores (Q, N) of queries of a split, by number, and candidates, by id."""
+        query = getattr(self.task, split).batch(np.asarray(queries, np.int64)).query
+        with torch.no_grad():
+
+            def encoded(ids: Tensor) -> Tensor:
+                return self.model.encode_candidates(ids.flatten()).view(*ids.shape, -1)
+
+            wanted = torch.as_tensor(candidates, dtype=torch.int64)
+            return self.model.encode_queries(query, encoded) @ self.model.encode_candidates(wanted).T
+
+
+def load(out: str | Path) -> Trained:
+    """The model of a finished run with its best weights, and its data."""
+    folder = Path(out)
+    config = folder / "config.json"
+    if not config.exists():
+        raise InputError(f"{folder}: no config.json there, expected the folder of a run. Pass what --out was.")
+    parts = make_parts(Training(**json.loads(config.read_text())["run"]))
+    load_weights(parts.model, folder)
+    return Trained(parts.task, parts.model.eval())
 
 
 def make_parts(training: Training) -> Parts:
