@@ -9,6 +9,7 @@ import platform
 import sys
 from importlib.metadata import version
 from pathlib import Path
+from typing import Any
 
 from benchmarks.table import Row
 from negwise.files import write_atomically
@@ -21,7 +22,11 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     parser.add_argument("names", nargs="*", help=f"which to run, of: {', '.join(NAMES)} (default: all)")
     parser.add_argument("--json", type=Path, help="also write the rows here")
+    parser.add_argument("--markdown", type=Path, help="run nothing; print the rows of this file as a Markdown table")
     asked = parser.parse_args()
+    if asked.markdown is not None:
+        print(markdown(json.loads(asked.markdown.read_text())))
+        return 0
     unknown = sorted(set(asked.names) - set(NAMES))
     if unknown:
         parser.error(f"got {', '.join(unknown)}, expected names among {', '.join(NAMES)}")
@@ -40,6 +45,18 @@ def main() -> int:
         }
         write_atomically(asked.json, json.dumps(record, indent=1) + "\n")
     return 0 if all(row.passed is not False for rows in tables.values() for row in rows) else 1
+
+
+def markdown(record: dict[str, Any]) -> str:
+    """A record's rows as a table, for the docs."""
+    lines = ["| work | measure | value | bar |", "|---|---|---|---|"]
+    for row in (
+        Row(**{k: v for k, v in row.items() if k != "passed"}) for rows in record["rows"].values() for row in rows
+    ):
+        sign = {"higher": "≥", "lower": "≤"}[row.better]
+        bar = "" if row.bar is None else f"{sign} {row.bar:,.4g} {row.unit}{'' if row.passed else ' (missed)'}"
+        lines.append(f"| {row.work} | {row.measure} | {row.value:,.4g} {row.unit} | {bar} |")
+    return "\n".join(lines)
 
 
 def show(rows: list[Row]) -> None:

@@ -28,7 +28,9 @@ def _inline(self, node: nodes.math) -> None:
 
 
 def _block(self, node: nodes.math_block) -> None:
-    self.body.append(f'<div class="math">{convert(node.astext(), display="block")}</div>')
+    # Wide formulas scroll sideways on a phone; the line's own height must not bring a second bar.
+    style = "overflow-x: auto; overflow-y: hidden; padding: 0.3em 0"
+    self.body.append(f'<div style="{style}">{convert(node.astext(), display="block")}</div>')
     raise nodes.SkipNode
 
 
