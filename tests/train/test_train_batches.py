@@ -11,8 +11,6 @@ from negwise.protocols import Query
 from negwise.train.batches import Order, fetch, share
 from negwise.train.step import draw
 
-CPU = torch.device("cpu")
-
 
 @pytest.mark.parametrize(("n", "size"), [(10, 3), (12, 4), (5, 8), (1, 1)])
 def test_an_epoch_has_every_example_once(n, size):
@@ -58,9 +56,9 @@ def cut(query, key):
 def test_ranks_draw_what_one_process_draws(hide, world):
     data, key = make_world(), Key(5, 9)
     rows, sampler = Order(len(data.train), 5, 1).batch(3), make_sampler(data)
-    whole = fetch(data.train, rows, slice(0, 5), key, CPU, hide)
+    whole = fetch(data.train, rows, slice(0, 5), key, hide)
     wanted = draw(sampler, whole, 3.4, key).ids
-    parts = [fetch(data.train, rows, share(5, rank, world), key, CPU, hide) for rank in range(world)]
+    parts = [fetch(data.train, rows, share(5, rank, world), key, hide) for rank in range(world)]
     drawn = [draw(sampler, part, 3.4, key).ids[: part.counted] for part in parts]
     assert torch.equal(torch.cat(drawn), wanted)
     assert [part.counted for part in parts].count(0) == max(0, world - 5)

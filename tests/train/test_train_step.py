@@ -66,7 +66,7 @@ def by_loops(model, batch, negatives, correct):
 def test_step_is_the_plain_loop(kind, name, correct):
     model, data = kind().double(), make_world(shown=True)
     key = Key(2, 4)
-    batch = fetch(data.train, torch.arange(12).numpy(), slice(0, 12), key, torch.device("cpu"), None)
+    batch = fetch(data.train, torch.arange(12).numpy(), slice(0, 12), key, None)
     negatives = draw(samplers()[name], batch, 4.5, key)
     loss, wins, pairs = Step(model, N_ITEMS, correct)(Asked(batch.query, batch.positives, negatives))
     loss.mean().backward()
@@ -84,7 +84,7 @@ def test_step_is_the_plain_loop(kind, name, correct):
 @pytest.mark.parametrize("name", list(samplers()))
 def test_each_candidate_is_encoded_once(name):
     model, data, key = Mean(), make_world(shown=True), Key(2, 4)
-    batch = fetch(data.train, torch.arange(12).numpy(), slice(0, 12), key, torch.device("cpu"), None)
+    batch = fetch(data.train, torch.arange(12).numpy(), slice(0, 12), key, None)
     negatives = draw(samplers()[name], batch, 4, key)
     Step(model, N_ITEMS)(Asked(batch.query, batch.positives, negatives))
     drawn = negatives.ids if negatives.pool is None else negatives.pool
@@ -94,7 +94,7 @@ def test_each_candidate_is_encoded_once(name):
 
 def test_no_negatives_no_loss():
     model, data, key = Dot(), make_world(), Key(0, 0)
-    batch = fetch(data.train, torch.arange(5).numpy(), slice(0, 5), key, torch.device("cpu"), None)
+    batch = fetch(data.train, torch.arange(5).numpy(), slice(0, 5), key, None)
     loss, wins, pairs = Step(model, N_ITEMS)(Asked(batch.query, batch.positives, draw(Uniform(N_ITEMS), batch, 0, key)))
     assert loss.tolist() == [0] * 5 and pairs.tolist() == [0] * 5 and wins.tolist() == [0] * 5
 

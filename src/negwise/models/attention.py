@@ -6,9 +6,15 @@ softmax has no answer: the zero vector is ours, with gradient 0 and never NaN.
 
 from __future__ import annotations
 
+from contextlib import nullcontext
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.nn.attention import SDPBackend, sdpa_kernel
+
+KERNELS = [SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH]
+"""Not cuDNN's, which plans for every new shape: 80 ms on an H200, and each step has another number of texts."""
 
 
 def masked_softmax(scores: Tensor, mask: Tensor) -> Tensor:
@@ -50,5 +56,6 @@ class SelfAttention(nn.Module):
         # A row without anything looks at everything, so that it stays finite; nobody reads what it finds.
         seen = mask | ~mask.any(-1, keepdim=True)
         dropout = self.dropout if self.training else 0.0
-        heads = F.scaled_dot_product_attention(query, key, value, seen[:, None, None, :], dropout)  # (N, heads, L, d)
-        return heads.transpose(1, 2).flatten(2)
+        with sdpa_kernel(KERNELS) if x.is_cuda else nullcontext():
+            heads = F.scaled_dot_product_attention(query, key, value, seen[:, None, None, :], dropout)
+        return heads.transpose(1, 2).flatten(2)  # from (N, heads, L, d)

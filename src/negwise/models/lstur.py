@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from negwise.errors import InputError
 from negwise.models.convolution import Convolution
 from negwise.models.encoder import Encoder, start_xavier
+from negwise.models.reading import read
 from negwise.models.recurrent import LastState
 from negwise.models.settings import (
     CATEGORY_WIDTH,
@@ -83,7 +84,7 @@ class LSTUR(nn.Module):
 
     def encode_candidates(self, ids: Tensor) -> Tensor:
         """News ids (N,) -> (N, D)."""
-        title = self.title_view(*self.words(self.title[ids]))
+        title = read(self.title[ids], self.words, self.title_view)
         category = self.category_view(self.category[ids])
         subcategory = self.subcategory_view(self.subcategory[ids])
         return torch.cat([title, category.to(title.dtype), subcategory.to(title.dtype)], 1)

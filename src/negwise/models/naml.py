@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from negwise.models.attention import AdditivePooling
 from negwise.models.convolution import Convolution
 from negwise.models.encoder import Encoder, start_xavier
+from negwise.models.reading import read
 from negwise.models.settings import CATEGORY_WIDTH, CNN_WINDOW, EMBEDDING_WIDTH, POOLING_WIDTH
 from negwise.models.settings import NAML as PAPER
 from negwise.models.words import Words, id_table, numbered, token_table
@@ -79,16 +80,15 @@ class NAML(nn.Module):
 
     def encode_candidates(self, ids: Tensor) -> Tensor:
         """News ids (N,) -> (N, D)."""
-        title, title_mask = self.words(self.title[ids])
-        abstract, abstract_mask = self.words(self.abstract[ids])
+        title, abstract = self.title[ids], self.abstract[ids]
         category, subcategory = self.category[ids], self.subcategory[ids]
         views = [
-            self.title_view(title, title_mask),
-            self.abstract_view(abstract, abstract_mask),
+            read(title, self.words, self.title_view),
+            read(abstract, self.words, self.abstract_view),
             self.category_view(category),
             self.subcategory_view(subcategory),
         ]
-        there = [title_mask.any(1), abstract_mask.any(1), category != 0, subcategory != 0]
+        there = [title[:, 0] != 0, abstract[:, 0] != 0, category != 0, subcategory != 0]
         return self.views(torch.stack(views, 1), torch.stack(there, 1))  # (N, V, D), (N, V)
 
     def encode_queries(self, query: Query, encoded: Callable[[Tensor], Tensor]) -> Tensor:

@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from negwise.models.attention import SelfAttention
 from negwise.models.encoder import Encoder, start_xavier
+from negwise.models.reading import read
 from negwise.models.settings import EMBEDDING_WIDTH, POOLING_WIDTH
 from negwise.models.settings import NRMS as PAPER
 from negwise.models.words import Words, token_table
@@ -47,7 +48,7 @@ class NRMS(nn.Module):
 
     def encode_candidates(self, ids: Tensor) -> Tensor:
         """News ids (N,) -> (N, D)."""
-        return self.news(*self.words(self.title[ids]))
+        return read(self.title[ids], self.words, self.news)
 
     def encode_queries(self, query: Query, encoded: Callable[[Tensor], Tensor]) -> Tensor:
         """Clicked news of B readers -> (B, D); a reader without clicks is the zero vector."""

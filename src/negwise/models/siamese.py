@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from negwise.errors import InputError
 from negwise.models.convolution import Convolution
 from negwise.models.encoder import Encoder, start_xavier
+from negwise.models.reading import read
 from negwise.models.recurrent import Recurrence
 from negwise.models.settings import (
     CNN_WINDOW,
@@ -67,7 +68,7 @@ class Siamese(nn.Module):
         return vectors if self.temperature is None else vectors / self.temperature
 
     def _encode(self, tokens: Tensor) -> Tensor:
-        vectors: Tensor = self.encoder(*self.words(tokens))
+        vectors = read(tokens, self.words, self.encoder)
         if self.temperature is None:
             return vectors
         # In bfloat16 a length would be off by up to 0.4%.

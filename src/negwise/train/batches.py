@@ -63,7 +63,7 @@ def _permutation(n: int, seed: int, epoch: int) -> Ints:
 
 @dataclass(frozen=True, eq=False)
 class Batch:
-    """A rank's queries on its device: ``positives``, ``groups`` and ``numbers``, those of its rows, are (P,) int64.
+    """A rank's queries: ``positives``, ``groups`` and ``numbers``, those of its rows, are (P,) int64.
 
     ``counted`` is how many of them count: all, or none.
     """
@@ -75,13 +75,18 @@ class Batch:
     counted: int
 
 
+def move(part: Tensor, device: torch.device) -> Tensor:
+    """``part`` on ``device``; the host does not wait for a GPU, which reads from memory that stays in place."""
+    return part.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else part.to(device)
+
+
 def share(rows: int, rank: int, world: int) -> slice:
     """The rows of a global batch of ``rows`` that are those of ``rank`` among ``world``: a run of them."""
     return slice(rows * rank // world, rows * (rank + 1) // world)
 
 
-def fetch(examples: Examples, rows: Ints, mine: slice, key: Key, device: torch.device, hide: Hide | None) -> Batch:
-    """This rank's part of the global batch of examples ``rows``, at the step that ``key`` names.
+def fetch(examples: Examples, rows: Ints, mine: slice, key: Key, hide: Hide | None) -> Batch:
+    """This rank's part of the global batch of examples ``rows``, at the step that ``key`` names, on the CPU.
 
     A rank without rows works on the first one, which does not count, so that all take part in every step. A query
     read off place h of row b of sequences of H places has number b * H + h.
@@ -95,9 +100,4 @@ def fetch(examples: Examples, rows: Ints, mine: slice, key: Key, device: torch.d
         assert query.reads is not None
         row, place = query.reads.unbind(1)
         numbers, groups = numbers[row] * query.items.shape[1] + place, groups[row]
-
-    def move(part: Tensor) -> Tensor:
-        return part.to(device, non_blocking=True)
-
-    query = query.to(device, non_blocking=True)
-    return Batch(query, move(positives), move(groups), move(numbers), len(positives) if counts else 0)
+    return Batch(query, positives, groups, numbers, len(positives) if counts else 0)

@@ -17,8 +17,9 @@ from negwise import distributed
 from negwise.draws import Key
 from negwise.losses.info_nce import info_nce
 from negwise.protocols import Negatives, Query, Sampler
-from negwise.train.batches import Batch
+from negwise.train.batches import Batch, move
 
+CPU = torch.device("cpu")
 DENSE = 8
 """A table of the whole catalogue beats a sort from about one id asked for in this many items on (measured on a CPU)."""
 
@@ -48,6 +49,19 @@ class Asked:
 
     def __init__(self, query: Query, positives: Tensor, negatives: Negatives) -> None:
         self.query, self.positives, self.negatives = query, positives, negatives
+
+    @classmethod
+    def of(cls, batch: Batch, drawn: Negatives, device: torch.device) -> Asked:
+        """A batch and what was drawn for it, on ``device``."""
+
+        def there(part: Tensor | None) -> Any:
+            return None if part is None else move(part, device)
+
+        asks = batch.query
+        query = Query(there(asks.items), there(asks.mask), there(asks.users), there(asks.reads))
+        ids, mask, log_q = there(drawn.ids), there(drawn.mask), there(drawn.log_q)
+        negatives = Negatives(ids, mask, log_q, pool=there(drawn.pool), index=there(drawn.index))
+        return cls(query, there(batch.positives), negatives)
 
 
 class Step(nn.Module):
@@ -86,12 +100,15 @@ class Step(nn.Module):
         return result.loss, result.wins, result.pairs
 
 
-def draw(sampler: Sampler, batch: Batch, k: float, key: Key) -> Negatives:
-    """The negatives of ``batch``: what its rows would get in one process, however many there are."""
+def draw(sampler: Sampler, batch: Batch, k: float, key: Key, device: torch.device = CPU) -> Negatives:
+    """The negatives of ``batch``, on the CPU: what its rows would get in one process, however many there are.
+
+    ``device`` is where ranks can speak to each other.
+    """
     numbered = Key(key.seed, key.step, batch.numbers)
     more = {}
     if distributed.world_size() > 1 and "batch" in inspect.signature(sampler).parameters:
-        more["batch"] = distributed.gather(batch.positives[: batch.counted])
+        more["batch"] = distributed.gather(batch.positives[: batch.counted].to(device)).cpu()
     return sampler(batch.positives, k, numbered, owner=batch.groups, **more)
 
 
