@@ -1,29 +1,12 @@
-import json
 import math
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from pilots import curves
 
 import negwise as nw
 from negwise.errors import InputError
-from negwise.theory.estimate import Estimate
-from negwise.theory.noise import auc_se_from_counts
-from negwise.theory.optimum import k_grid
 from negwise.theory.ranks import ranks
-from negwise.theory.separation import separation_se
-
-
-def curves(mu=2.4, ratio=0.9, tau=700.0, stop=4000, n=40, noise=0.0, seed=0):
-    rng = np.random.default_rng(seed)
-    t = np.linspace(0, stop, n + 1)[1:]
-    rise = mu * (1 - np.exp(-t / tau))
-    train = nw.auc(rise + rng.normal(0, noise, n))
-    return t, train, nw.auc(ratio * rise + rng.normal(0, noise, n))
-
-
-# --- what goes in -----------------------------------------------------------------------------------------------
 
 
 def test_training_auc_alone_is_the_simulated_curve_and_says_so():
@@ -94,9 +77,6 @@ def test_scores_of_training_give_its_auc_and_error():
     found = nw.optimal_k(train_scores=train, val_scores=(rng.normal(1.5, 1, 3000), rng.standard_normal((3000, 50))))
     assert found.label_separation == pytest.approx(2.0, abs=0.1)
     assert found.interval is not None
-
-
-# --- what is read from the curves ----------------------------------------------------------------------------------
 
 
 def test_the_label_is_read_where_validation_peaks():
@@ -185,97 +165,6 @@ def test_sensitivity_is_shown():
     assert found.k_by_lam["0.95"] == pytest.approx(nw.optimal_k(train, val, steps=t, lam=0.95).k, rel=1e-3)
 
 
-# --- verdicts ------------------------------------------------------------------------------------------------------
-
-
-def test_ok():
-    t, train, val = curves()
-    found = nw.optimal_k(train, val, steps=t, n_queries=3000, n_pairs=300_000)
-    assert found.verdict == "ok"
-    assert found.interval[0] < found.k < found.interval[1]
-    assert found.flat[0] <= found.k_int <= found.flat[1]
-    assert found.margin == pytest.approx(max(found.curve.v) - 0.1, abs=1e-4)
-
-
-def test_vacuous_when_nothing_is_gained():
-    found = nw.optimal_k(float(nw.auc(0.3)))
-    assert found.verdict == "vacuous"
-    assert found.margin == pytest.approx(0.0001, abs=2e-5)
-    assert found.k == pytest.approx(490.5, rel=1e-3)
-
-
-def test_vacuous_at_lambda_one_half_says_why():
-    found = nw.optimal_k(0.75, lam=0.5)
-    assert found.verdict == "vacuous"
-    assert "At lambda 0.5 no K ever gains anything" in found.reasons[0]
-
-
-def test_vacuous_when_there_is_no_rise():
-    found = nw.optimal_k(0.9, [0.8, 0.79, 0.78], steps=[0, 1, 2])
-    assert found.verdict == "vacuous"
-    assert "before training starts" in found.reasons[0]
-
-
-def test_vacuous_when_the_draws_run_to_the_end():
-    found = nw.optimal_k(float(nw.auc(0.75)), float(nw.auc(0.65)), n_queries=60, n_pairs=6000)
-    assert found.margin > 0.01
-    assert found.verdict == "vacuous"
-    assert "end of the search" in found.reasons[0]
-
-
-def test_capped_at_the_end_of_the_search():
-    found = nw.optimal_k(0.998, max_k=50)
-    assert found.verdict == "capped"
-    assert found.k == 50
-    assert found.flat[1] is None
-    assert "Raise max_k" in found.reasons[0]
-
-
-def test_capped_by_the_negatives_that_were_scored():
-    rng = np.random.default_rng(0)
-    found = nw.optimal_k(0.998, val_scores=(rng.normal(3, 1, 3000), rng.standard_normal((3000, 20))))
-    assert found.verdict == "capped"
-    assert "score more of them" in found.reasons[0]
-
-
-def test_capped_by_a_wide_interval():
-    found = nw.optimal_k(0.998, 0.99, n_queries=100, n_pairs=1000)
-    assert found.verdict == "capped"
-    assert "factor of ten" in found.reasons[0]
-
-
-def test_inconsistent_validation_above_training():
-    found = nw.optimal_k(0.70, [0.6, 0.7, 0.8], steps=[1, 2, 3])
-    assert found.verdict == "inconsistent"
-    assert "above training" in found.reasons[0]
-    # The same gap is noise with few queries, and is not with many.
-    assert nw.optimal_k(0.80, 0.815, n_queries=150).verdict != "inconsistent"
-    assert nw.optimal_k(0.80, 0.815, n_queries=50_000).verdict == "inconsistent"
-
-
-def test_inconsistent_below_chance():
-    found = nw.optimal_k(0.8, [0.42, 0.6, 0.7], steps=[1, 2, 3])
-    assert found.verdict == "inconsistent"
-    assert "below 0.5" in found.reasons[0]
-    assert "step 1" in found.reasons[0]
-    assert nw.optimal_k(0.4, 0.45).verdict == "inconsistent"
-    assert nw.optimal_k(0.8, [0.495, 0.6, 0.7], steps=[1, 2, 3]).verdict == "ok"
-
-
-def test_inconsistent_curves_that_do_not_overlap():
-    t = np.arange(1.0, 11.0)
-    rise = nw.auc(2 * (1 - np.exp(-t / 2)))
-    found = nw.optimal_k(rise, rise - 0.01, steps=t + 1000, train_steps=t)
-    assert found.verdict == "inconsistent"
-    assert "share less than a tenth" in found.reasons[0]
-    # Training logged for half of the run only is no contradiction, but is told.
-    early = nw.optimal_k(rise[:5], rise - 0.01, steps=t, train_steps=t[:5])
-    assert early.verdict != "inconsistent"
-    assert any("after the last training AUC" in reason for reason in early.reasons)
-
-
-# --- errors --------------------------------------------------------------------------------------------------------
-
 BAD = [
     ({}, "train_auc: got nothing"),
     ({"train_auc": 1.0}, "train_auc: got 1.0"),
@@ -317,157 +206,3 @@ BAD = [
 def test_errors_say_what_came_and_what_to_type(arguments, message):
     with pytest.raises(InputError, match=message.replace("(", r"\(")):
         nw.optimal_k(**arguments)
-
-
-# --- the result ----------------------------------------------------------------------------------------------------
-
-estimates = st.builds(
-    nw.optimal_k,
-    train_auc=st.floats(0.51, 0.999),
-    val_auc=st.one_of(st.none(), st.floats(0.51, 0.99), st.lists(st.floats(0.4, 0.99), min_size=2, max_size=9)),
-    n_queries=st.one_of(st.none(), st.integers(10, 10_000)),
-    lam=st.floats(0.5, 1.0),
-    max_k=st.one_of(st.none(), st.floats(2, 1e5)),
-)
-
-
-@given(estimates)
-@settings(max_examples=60, deadline=None)
-def test_any_estimate_round_trips_and_is_well_formed(found):
-    assert Estimate.from_dict(json.loads(json.dumps(found.to_dict()))) == found
-    assert 1 <= found.k <= found.max_k
-    assert abs(found.k_int - found.k) <= 1
-    assert found.flat[0] <= found.k_int
-    assert found.flat[1] is None or found.flat[1] >= found.k_int
-    assert found.verdict in ("ok", "vacuous", "capped", "inconsistent")
-    assert found.interval is None or found.interval[0] <= found.k <= found.interval[1]
-    assert found.explain()
-    assert "Estimate(k=" in repr(found)
-
-
-def test_from_dict_names_what_is_missing():
-    data = nw.optimal_k(0.8).to_dict()
-    del data["k"]
-    with pytest.raises(InputError, match=r"missing \['k'\]"):
-        Estimate.from_dict(data)
-    with pytest.raises(InputError, match="to_dict"):
-        Estimate.from_dict([1])
-    for part in ("curve", "pilot", "rising"):
-        with pytest.raises(InputError, match=f"{part}: missing"):
-            Estimate.from_dict({**nw.optimal_k(0.8).to_dict(), part: {"x": 1}})
-
-
-def test_repr_and_explain_read_well():
-    t, train, val = curves()
-    found = nw.optimal_k(train, val, steps=t, n_queries=3000)
-    assert repr(found).startswith("Estimate(k=")
-    assert "interval=" in repr(found)
-    text = found.explain()
-    for part in ("as good", "90% interval", "margin", "verdict: ok", "horizon T: step", "K* at other lambdas"):
-        assert part in text
-
-
-values = st.one_of(st.sampled_from([0.5, 0.75, 1e-9, 1 - 1e-9]), st.floats(0.3, 0.9999))
-errors = st.one_of(st.none(), st.floats(0, 0.3))
-counts = st.one_of(st.none(), st.integers(2, 10**9), st.lists(st.integers(2, 5000), min_size=1, max_size=12))
-
-
-@given(
-    train=st.one_of(values, st.lists(values, min_size=1, max_size=12)),
-    val=st.one_of(st.none(), values, st.lists(values, min_size=1, max_size=12)),
-    scale=st.sampled_from([1e-9, 1.0, 1e9]),
-    train_se=errors,
-    val_se=errors,
-    n_queries=counts,
-    n_pairs=counts,
-    lam=st.sampled_from([0.5, 0.9, 1.0]),
-    max_k=st.sampled_from([None, 2, 50, 1e7]),
-)
-@settings(max_examples=150, deadline=None)
-def test_whatever_comes_is_an_estimate_or_an_input_error(
-    train, val, scale, train_se, val_se, n_queries, n_pairs, lam, max_k
-):
-    steps = None if np.ndim(val) == 0 else (np.arange(len(val)) * scale).tolist()
-    try:
-        found = nw.optimal_k(
-            train,
-            val,
-            steps=steps,
-            train_se=train_se,
-            val_se=val_se,
-            n_queries=n_queries,
-            n_pairs=n_pairs,
-            lam=lam,
-            max_k=max_k,
-        )
-    except InputError as error:
-        assert "expected" in str(error) or "Pass" in str(error) or "pass" in str(error)
-        return
-    assert np.all(np.isfinite(found.curve.v))
-    assert Estimate.from_dict(json.loads(json.dumps(found.to_dict()))) == found
-    assert found.explain()
-
-
-def test_scores_that_all_tie_are_at_chance():
-    tied = (np.zeros(5), np.zeros((5, 7)))
-    found = nw.optimal_k(0.8, val_scores=[tied, tied], steps=[1, 2])
-    assert found.pilot.val_auc == (0.5, 0.5)
-
-
-def test_counts_of_validation_serve_training_where_they_can():
-    t, train, val = curves(n=8)
-    one = nw.optimal_k(0.95, val, steps=t, n_queries=[500] * 8)
-    assert one.interval == nw.optimal_k(0.95, val, steps=t, n_queries=500).interval
-    changing = nw.optimal_k(0.95, val, steps=t, n_queries=list(range(500, 508)))
-    assert changing.interval is None
-    assert any("the training AUC rests on" in reason for reason in changing.reasons)
-    assert nw.optimal_k(train[::2], val, steps=t, train_steps=t[::2], n_queries=[500] * 8).interval is not None
-
-
-def test_an_error_of_zero_is_an_error_like_any_other():
-    assert (
-        nw.optimal_k(0.9, [0.5, 0.7, 0.8], steps=[1, 2, 3], train_se=0.01, val_se=[0.0, 0.01, 0.01]).interval
-        is not None
-    )
-
-
-def test_absurd_errors_overflow_nothing():
-    found = nw.optimal_k(0.9999999, n_queries=500)
-    assert found.interval is not None
-
-
-# --- the interval --------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(("mu", "negatives"), [(0.5, 1), (1.0, 20), (2.4, 100)])
-def test_standard_error_from_counts_against_drawing(mu, negatives):
-    rng = np.random.default_rng(int(10 * mu))
-    queries = 200
-    aucs = [(rng.standard_normal((queries, negatives)) < rng.normal(mu, 1, (queries, 1))).mean() for _ in range(2000)]
-    told = auc_se_from_counts(np.array(mu), np.array(queries), np.array(queries * negatives))
-    assert told == pytest.approx(np.std(aucs), rel=0.07)
-
-
-def test_standard_errors_go_before_counts_and_narrow_with_queries():
-    t, train, val = curves()
-
-    def width(**counts):
-        low, high = nw.optimal_k(train, val, steps=t, **counts).interval
-        return high / low
-
-    assert width(n_queries=20_000, n_pairs=2_000_000) < width(n_queries=2000, n_pairs=200_000)
-    assert width(n_queries=2000, n_pairs=200_000) < width(n_queries=2000)
-    assert width(train_se=0.001, val_se=0.001) < width(train_se=0.004, val_se=0.004)
-
-
-def test_a_simulated_model_follows_its_label():
-    few = nw.optimal_k(0.95, n_queries=500, n_pairs=50_000)
-    se = float(auc_se_from_counts(np.array(few.label_separation), np.array(500), np.array(50_000)))
-    shift = 1.645 * float(separation_se(0.95, se))
-    ends = [nw.optimal_k(float(nw.auc(few.label_separation + d))).k for d in (-shift, shift)]
-    np.testing.assert_allclose(few.interval, ends, rtol=0.05)
-
-
-def test_grid_of_k_spans_the_search():
-    assert k_grid(1e6)[0] == 1
-    assert k_grid(1e6)[-1] == pytest.approx(1e6)
