@@ -122,7 +122,7 @@ def run() -> list[Row]:
         fast = ours.get(f"{distribution}, with log_q", ours[distribution])
         same = _same(fast, ours[f"{distribution}, plain torch"], positives, owner)
         rows += [
-            Row(work, distribution, rate[distribution], bar, unit="M/s"),
+            Row(work, f"{distribution}, without log_q", rate[distribution], bar, unit="M/s"),
             Row(work, f"{distribution}, RecBole {recbole:.2f} M/s", rate[distribution] / recbole, 30.0),
             Row(work, f"{distribution}, without a bitmap", without, 25.0, unit="M/s"),
             Row(work, f"{distribution}, plain torch", rate[f"{distribution}, plain torch"], unit="M/s"),

@@ -336,3 +336,18 @@ def test_autocast_does_not_round_the_scores(impl: str) -> None:
     (grad,) = torch.autograd.grad(got, leaf)
     (plain,) = torch.autograd.grad(info_nce(**case, impl=impl).loss, leaf)
     assert got.dtype == torch.float32 and torch.equal(got.detach(), want) and torch.equal(grad, plain)
+
+
+@pytest.mark.parametrize("impl", ["reference", "streamed"])
+@pytest.mark.parametrize("bad", [float("inf"), -float("inf"), float("nan")])
+def test_a_key_that_only_the_gradient_would_feel_is_named(impl, bad):
+    query = torch.rand(4, 3).requires_grad_()  # all positive, so that every score of the key is -inf
+    negatives = torch.rand(6, 3)
+    negatives[2, 1] = bad
+    with pytest.raises(InputError, match="negatives is not finite"):
+        info_nce(query, torch.rand(4, 3), negatives, impl=impl)
+    # Where it is masked it is not looked at.
+    mask = torch.ones(4, 6, dtype=torch.bool)
+    mask[:, 2] = False
+    info_nce(query, torch.rand(4, 3), negatives, mask=mask, impl=impl).loss.backward()
+    assert bool(torch.isfinite(query.grad).all())

@@ -141,7 +141,8 @@ def test_a_queue_of_131072_gives_each_row_its_own():
         (lambda: Queue(4).vectors, "width=D"),
         (lambda: Queue(4).push(torch.tensor([1]), torch.ones(1, 2)), "vectors of shape"),
         (lambda: Queue(4, width=2).push(torch.tensor([1])), "vectors of shape None"),
-        (lambda: Queue(4).push(torch.tensor([1.0])), "1-D integers"),
+        (lambda: Queue(4).push(torch.tensor([1.0])), "expected integers"),
+        (lambda: Queue(4).push(torch.tensor([[1]])), "expected \\(N,\\)"),
         (lambda: Pool(Uniform(4), 0), "size=0"),
         (lambda: Hardest(Uniform(4), 0, lambda i, _: i.float()), "candidates=0"),
         (lambda: Hardest(Uniform(4), 3, lambda i, _: i.float()[:, :1])(torch.tensor([1]), 1, Key(0, 0)), "score gave"),
@@ -230,3 +231,50 @@ def test_mixture_parts_come_in_the_stated_shares():
     drawn = Mixture([Uniform(10), Popularity(torch.tensor([0] * 10 + [1] * 10))], [0.3, 0.7])
     ids = drawn(torch.zeros(rows, dtype=torch.int64), 1, Key(9, 9)).ids
     assert stats.binomtest(int((ids >= 10).sum()), rows, 0.7).pvalue > 1e-3
+
+
+def test_a_mixture_of_mixtures_is_one_mixture():
+    parts = [Uniform(3), Uniform(50), Uniform(1000)]
+    nested = Mixture([Mixture(parts[:2], [0.5, 0.5]), parts[2]], [0.5, 0.5])
+    flat = Mixture(parts, [0.25, 0.25, 0.5])
+    positives = torch.full((4000,), 2)
+    here, there = (mixture(positives, 1, Key(0, 0)) for mixture in (nested, flat))
+    assert torch.equal(here.ids, there.ids)
+    torch.testing.assert_close(here.log_q, there.log_q)
+    assert Uniform(5).log_prob(torch.tensor([[9, 4]]), torch.tensor([0])).exp().tolist() == [[0.0, 0.25]]
+    # Ids below 3 come from all three parts, those from 50 on from the last one alone.
+    assert (here.ids >= 50).double().mean().item() == pytest.approx(0.5 * 950 / 999, abs=0.03)
+    assert ((here.ids >= 3) & (here.ids < 50)).double().mean().item() == pytest.approx(
+        0.25 * 47 / 49 + 0.5 * 47 / 999, abs=0.03
+    )
+
+
+def test_ids_that_the_exclusions_do_not_know_are_refused():
+    known = Exclusions.of(Lists.of([[0], [6]]), 7)
+    with pytest.raises(InputError, match=r"expected 0\.\.6"):
+        InBatch(known)(torch.tensor([1, 70]), 1, Key(0, 0), owner=torch.tensor([0, 0]))
+    for make in (Given, Impression):
+        with pytest.raises(InputError, match=r"expected 0\.\.6"):
+            make(Lists.of([[1], [13]]), known)
+    queue = Queue(4, exclude=known)
+    queue.push(torch.tensor([70]))
+    with pytest.raises(InputError, match=r"expected 0\.\.6"):
+        queue(torch.tensor([1]), 1, Key(0, 0), owner=torch.tensor([0]))
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: Lists.of([[1.5, 2.7]]), "expected integers"),
+        (lambda: Lists.of_pairs(torch.tensor([0.0]), torch.tensor([1]), 1), "expected integers"),
+        (lambda: Uniform(5)([1, 2], 1, Key(0, 0)), "expected a torch tensor"),
+        (lambda: Uniform(5)(torch.tensor([1]), 1, 7), r"expected Key\(seed, step\)"),
+        (lambda: Uniform(5).log_prob(torch.tensor([[1.0]]), torch.tensor([0])), "expected integers"),
+        (lambda: Popularity(torch.tensor([-3, 1]), alpha=2.0), "negative or non-finite"),
+        (lambda: Popularity(torch.tensor([float("nan"), 1.0]), alpha=0.0), "negative or non-finite"),
+        (lambda: Queue(4).push(torch.tensor([True])), "expected integers"),
+    ],
+)
+def test_wrong_types_and_ranges_are_named(call, message):
+    with pytest.raises(InputError, match=message):
+        call()

@@ -38,6 +38,9 @@ def score_rows(positive: Tensor, negatives: Tensor, seen: Visible, stats: bool) 
     if allowed is not None:
         logits = logits.masked_fill(~allowed, -torch.inf)
     loss = -F.log_softmax(torch.cat([positive[:, None], logits], 1), 1)[:, 0]
+    # A key of -inf weighs nothing in the loss and still poisons the gradient: nothing times it is NaN, so it shows.
+    visible = negatives.detach() if allowed is None else negatives.detach().masked_fill(~allowed, 0)
+    loss = loss + (visible * 0).sum(1)
     if not stats:
         return Rows(loss, None, None)
     return Rows(loss, won(positive, negatives, allowed), pairs)

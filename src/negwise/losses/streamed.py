@@ -78,6 +78,8 @@ class _Streamed(torch.autograd.Function):
         scale = scale / norm
         pull = done.pull if done.pull is None else done.pull.mul_(scale.to(query.dtype)[:, None])
         share = (sums / norm).to(query.dtype)
+        if pull is not None:  # as in the reference: what poisons the gradient has to show in the loss
+            loss = loss + (pull * 0).sum(1)
         # Frozen negatives are not kept: a queue may be overwritten before backward.
         again = (query, positive, keys, done.shift, scale) if ctx.needs_input_grad[2] else ()
         ctx.save_for_backward(share, pull, *again)

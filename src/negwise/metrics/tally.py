@@ -110,6 +110,12 @@ class Tally:
             {name: ratio + other.metrics[name] for name, ratio in self.metrics.items()},
         )
 
+    def __radd__(self, other: object) -> Tally:
+        """``sum(tallies)`` starts from 0."""
+        if other == 0:
+            return self
+        return NotImplemented
+
     def record(self) -> dict[str, Any]:
         """The fields of an evaluation in a run log; null where a value or its standard error is undefined."""
         values = {name: _or_none(ratio.value) for name, ratio in self.metrics.items()}

@@ -17,7 +17,7 @@ from negwise.samplers.catalogue import Catalogue, Rows
 from negwise.samplers.device import OnDevice
 from negwise.samplers.exclusions import Exclusions
 from negwise.samplers.law import MAX_ITEMS, Alias, Law
-from negwise.samplers.lists import check_range
+from negwise.samplers.lists import check_ids, check_range
 from negwise.samplers.request import Request, check_owner
 from negwise.samplers.shortage import OnShortage, check_policy, settle
 from negwise.samplers.words import prefix, slots
@@ -80,8 +80,11 @@ class Engine:
         return catalogue, catalogue.rows(positives, check_owner(owner, len(self.exclude), positives))
 
     def log_prob(self, ids: Tensor, positives: Tensor, owner: Tensor | None) -> Tensor:
-        catalogue, rows = self.rows(positives.long(), owner)
-        return catalogue.log_prob(rows, ids)
+        catalogue, rows = self.rows(check_ids("positives", positives), owner)
+        ids, n_items = check_ids("ids", ids), catalogue.law.n_items
+        # An id beyond the catalogue, as another part of a mixture may bring, is never drawn.
+        inside = (ids >= 0) & (ids < n_items)
+        return torch.where(inside, catalogue.log_prob(rows, ids.clamp(0, n_items - 1)), -torch.inf)
 
     def propose(self, n: int, key: Key, device: torch.device) -> Tensor:
         """``n`` ids (n,) from the law as it is, the same for every row of a step."""

@@ -14,7 +14,7 @@ from negwise.protocols import Negatives
 from negwise.samplers.device import OnDevice
 from negwise.samplers.exclusions import Exclusions
 from negwise.samplers.listed import Listed
-from negwise.samplers.lists import Lists
+from negwise.samplers.lists import Lists, check_range
 from negwise.samplers.request import Known, Request, check_owner
 from negwise.samplers.shortage import OnShortage, check_policy, settle
 from negwise.samplers.subset import places
@@ -38,6 +38,8 @@ class Given:
         if self.exclude is not None and len(self.exclude) != len(self.lists):
             came = f"exclude has {len(self.exclude)} owners, lists has {len(self.lists)} lists"
             raise InputError(f"{came}; expected as many, in the same order")
+        if self.exclude is not None:
+            check_range("lists.ids", self.lists.ids, self.exclude.n_items)
 
     @cached_property
     def _known(self) -> Known:

@@ -14,7 +14,7 @@ from negwise.samplers.device import OnDevice
 from negwise.samplers.engine import Impl, which
 from negwise.samplers.exclusions import Exclusions
 from negwise.samplers.listed import Listed
-from negwise.samplers.lists import Lists
+from negwise.samplers.lists import Lists, check_range
 from negwise.samplers.request import Known, Request, check_owner
 from negwise.samplers.shortage import OnShortage, check_policy, settle
 from negwise.samplers.subset import places, ranks
@@ -40,6 +40,8 @@ class Impression:
         if self.exclude is not None and len(self.exclude) != len(self.shown):
             came = f"exclude has {len(self.exclude)} owners, shown has {len(self.shown)} lists"
             raise InputError(f"{came}; expected as many, in the same order")
+        if self.exclude is not None:
+            check_range("shown.ids", self.shown.ids, self.exclude.n_items)
 
     @cached_property
     def _known(self) -> Known:

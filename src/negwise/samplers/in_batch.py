@@ -11,6 +11,7 @@ from negwise.draws import Key
 from negwise.protocols import Negatives
 from negwise.samplers.engine import Impl, which
 from negwise.samplers.exclusions import Exclusions
+from negwise.samplers.lists import check_ids
 from negwise.samplers.request import Known, Request
 from negwise.samplers.shared import Shared
 from negwise.samplers.shortage import OnShortage, check_policy
@@ -61,4 +62,4 @@ class InBatch:
 
     def _shared(self, positives: Tensor, owner: Tensor | None, batch: Tensor | None) -> Shared:
         known, owners = self._known(positives, owner)
-        return Shared.of(positives if batch is None else batch.long(), positives, known, owners)
+        return Shared.of(positives if batch is None else check_ids("batch", batch), positives, known, owners)

@@ -36,12 +36,14 @@ class Lists:
         """From Python lists: ``Lists.of([[3, 1], [], [2]])``."""
         rows = [list(row) for row in lists]
         lengths = torch.tensor([0] + [len(row) for row in rows], dtype=torch.int64)
-        flat = torch.tensor([item for row in rows for item in row], dtype=torch.int64)
+        items = [item for row in rows for item in row]
+        flat = check_ids("ids", torch.tensor(items)) if items else torch.empty(0, dtype=torch.int64)
         return cls(lengths.cumsum(0), flat)
 
     @classmethod
     def of_pairs(cls, owners: Tensor, ids: Tensor, n_owners: int) -> Lists:
         """From (owner, id) pairs in any order; an owner's ids keep the order they came in."""
+        owners, ids = check_ids("owners", owners), check_ids("ids", ids)
         if owners.shape != ids.shape:
             raise InputError(f"Lists: {tuple(owners.shape)} owners for {tuple(ids.shape)} ids, expected as many")
         if len(owners) and not 0 <= int(owners.min()) <= int(owners.max()) < n_owners:
@@ -49,7 +51,7 @@ class Lists:
             raise InputError(f"Lists: owners {span}, expected 0..{n_owners - 1}; raise n_owners")
         order = owners.argsort(stable=True)
         lengths = torch.bincount(owners, minlength=n_owners)
-        return cls(torch.cat((lengths.new_zeros(1), lengths.cumsum(0))), ids[order].long())
+        return cls(torch.cat((lengths.new_zeros(1), lengths.cumsum(0))), ids[order])
 
     def __len__(self) -> int:
         return len(self.offsets) - 1
@@ -87,8 +89,20 @@ class Lists:
 
 
 def check_range(name: str, values: Tensor, end: int) -> None:
-    """Values on a GPU are not read, which would stall it; an index out of range fails there in torch."""
-    if values.device.type == "cpu" and len(values):
+    """0 <= values < end. On a GPU a look would stall it, so there the device itself asserts, a little later."""
+    if values.device.type != "cpu":
+        torch._assert_async(((values >= 0) & (values < end)).all(), f"{name} out of range 0..{end - 1}")
+    elif values.numel():
         low, high = values.aminmax()
         if int(low) < 0 or int(high) >= end:
             raise InputError(f"{name} holds {int(low)}..{int(high)}, expected 0..{end - 1}")
+
+
+def check_ids(name: str, values: object) -> Tensor:
+    """``values`` as int64, where they are a tensor of integers."""
+    if not isinstance(values, Tensor):
+        raise InputError(f"{name} is a {type(values).__name__}, expected a torch tensor of integers")
+    if values.is_floating_point() or values.is_complex() or values.dtype == torch.bool:
+        came = f"{values.dtype} of shape {tuple(values.shape)}"
+        raise InputError(f"{name} is {came}, expected integers; type {name}.long()")
+    return values.long()

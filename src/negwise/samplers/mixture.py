@@ -20,8 +20,8 @@ class Mixture:
     """Each slot comes from part i with probability ``weights[i]``, over the parts that can fill it.
 
     ``log_q = log sum_i w_i q_i(id)``, with the weights renormalised over the parts that can fill the slot. It is
-    None where a part has no ``log_prob`` (`Given`, `Hardest`, a mixture within a mixture). What to do when K is
-    more than there is, is the parts' policy; a slot that no part fills is masked.
+    None where a part has no ``log_prob`` (`Given`, `Hardest`). A mixture within a mixture is taken apart, its weights
+    multiplied. What to do when K is more than there is, is the parts' policy; a slot that no part fills is masked.
 
     >>> from negwise.samplers import Popularity, Uniform
     >>> half = Mixture([Uniform(4), Popularity(torch.tensor([1, 1, 1, 5]))], weights=[0.5, 0.5])
@@ -39,6 +39,15 @@ class Mixture:
         weights = torch.tensor(self.weights, dtype=torch.float64)
         if not bool(weights.isfinite().all()) or bool((weights <= 0).any()):
             raise InputError(f"Mixture: weights {list(self.weights)}, expected positive numbers")
+        # Two levels would read the same words for their choice, and then some parts would never be chosen.
+        flat = [
+            (part, weight * share / sum(shares))
+            for whole, weight in zip(self.parts, self.weights, strict=True)
+            for inner, shares in [(whole.parts, whole.weights) if isinstance(whole, Mixture) else ([whole], [1.0])]
+            for part, share in zip(inner, shares, strict=True)
+        ]
+        object.__setattr__(self, "parts", tuple(part for part, _ in flat))
+        object.__setattr__(self, "weights", tuple(weight for _, weight in flat))
 
     def __call__(self, positives: Tensor, k: float, key: Key, *, owner: Tensor | None = None) -> Negatives:
         ask = Request.of(positives, k, key)

@@ -40,6 +40,11 @@ class Popularity:
     def __post_init__(self) -> None:
         if not math.isfinite(self.alpha) or self.alpha < 0:
             raise InputError(f"alpha={self.alpha}, expected a finite number >= 0, such as 0.75")
+        counts = self.counts.double()
+        if not bool(counts.isfinite().all()) or bool((counts < 0).any()):
+            raise InputError(
+                "Popularity: counts hold negative or non-finite numbers, expected how often each id was seen"
+            )
         _ = self.engine
 
     @cached_property

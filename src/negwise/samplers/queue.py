@@ -12,6 +12,7 @@ from negwise.errors import InputError
 from negwise.protocols import Negatives
 from negwise.samplers.engine import Impl, which
 from negwise.samplers.exclusions import Exclusions
+from negwise.samplers.lists import check_ids
 from negwise.samplers.request import Known, Request
 from negwise.samplers.shared import Shared
 from negwise.samplers.shortage import OnShortage, check_policy
@@ -65,8 +66,9 @@ class Queue:
     @torch.no_grad()
     def push(self, ids: Tensor, vectors: Tensor | None = None) -> None:
         """Append ``ids`` (N,), with ``vectors`` (N, width); the oldest go."""
-        if ids.ndim != 1 or ids.is_floating_point():
-            raise InputError(f"Queue.push: ids are {ids.dtype} of shape {tuple(ids.shape)}, expected 1-D integers")
+        ids = check_ids("ids", ids)
+        if ids.ndim != 1:
+            raise InputError(f"Queue.push: ids have shape {tuple(ids.shape)}, expected (N,)")
         wanted = None if self._vectors is None else (len(ids), self._vectors.shape[1])
         came = None if vectors is None else tuple(vectors.shape)
         if came != wanted:

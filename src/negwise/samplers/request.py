@@ -11,7 +11,7 @@ from negwise.draws import Key, counts, most
 from negwise.errors import InputError
 from negwise.samplers.device import OnDevice
 from negwise.samplers.exclusions import Exclusions
-from negwise.samplers.lists import check_range
+from negwise.samplers.lists import check_ids, check_range
 
 
 @dataclass(frozen=True, eq=False)
@@ -25,12 +25,13 @@ class Request:
 
     @classmethod
     def of(cls, positives: Tensor, k: float, key: Key) -> Request:
-        integer = not (positives.is_floating_point() or positives.is_complex() or positives.dtype == torch.bool)
-        if positives.ndim != 1 or not integer:
-            came = f"{positives.dtype} of shape {tuple(positives.shape)}"
-            raise InputError(f"positives is {came}, expected a 1-D tensor of ids; flatten it first")
+        ids = check_ids("positives", positives)
+        if ids.ndim != 1:
+            raise InputError(f"positives has shape {tuple(ids.shape)}, expected a 1-D tensor of ids; flatten it first")
+        if not isinstance(key, Key):
+            raise InputError(f"key is a {type(key).__name__}, expected Key(seed, step)")
         key = key.on(positives.device, len(positives))
-        return cls(positives.long(), most(k), counts(k, len(positives), key), key)
+        return cls(ids, most(k), counts(k, len(ids), key), key)
 
 
 class Known:
@@ -51,8 +52,9 @@ def check_owner(owner: Tensor | None, n_owners: int, positives: Tensor) -> Tenso
     """Whose row is whose, (B,), on the device of ``positives``."""
     if owner is None:
         raise InputError("rows have lists here; say whose is whose: sampler(positives, k, key, owner=user_ids)")
-    if owner.shape != positives.shape or owner.is_floating_point() or owner.dtype == torch.bool:
-        came = f"{owner.dtype} of shape {tuple(owner.shape)}"
+    owner = check_ids("owner", owner)
+    if owner.shape != positives.shape:
+        came = f"of shape {tuple(owner.shape)}"
         raise InputError(f"owner is {came}, expected integers of shape {tuple(positives.shape)}, one a row")
     check_range("owner", owner, n_owners)
-    return owner.to(positives.device).long()
+    return owner.to(positives.device)

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from negwise.protocols import Negatives
 from negwise.samplers.exclusions import Exclusions
+from negwise.samplers.lists import check_range
 from negwise.samplers.request import Request
 from negwise.samplers.shortage import OnShortage, settle
 from negwise.samplers.subset import places, ranks
@@ -30,6 +31,7 @@ class Shared:
         """Neither the positive, wherever it stands, nor what the owner knows."""
         allowed = ids != positives[:, None]
         if len(known.keys):
+            check_range("ids", ids, known.n_items)
             allowed &= ~known.contains(owner[:, None], ids)
         return cls(ids, allowed)
 
