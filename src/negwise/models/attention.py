@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 KERNELS = [SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH]
-"""Not cuDNN's, which plans for every new shape: 80 ms on an H200, and each step has another number of texts."""
+"""Not cuDNN's, which is slow at every new shape: each step has another number of texts, some 100 ms on an H200."""
 
 
 def masked_softmax(scores: Tensor, mask: Tensor) -> Tensor:

@@ -49,7 +49,8 @@ def mask_sequence(items: Tensor, mask: Tensor, rate: float, key: Key, *, last_ra
     words = torch.stack(block(key, numbers, blocks, Stream.ITEM), -1).flatten(1)  # (B, places or a few more)
     words = words.gather(1, number).masked_fill(~mask, 2**32)
     wanted = torch.floor(rate * length.double() + 0.5).clamp(min=1)
-    hidden = words.argsort(dim=1, stable=True).argsort(1) < wanted
+    first = torch.arange(places, device=items.device) < wanted
+    hidden = torch.zeros_like(mask).scatter_(1, words.argsort(dim=1, stable=True), first)
     coin = block(key, numbers, numbers * 0 + COIN, Stream.ITEM)[0]
     hidden = torch.where(coin < int(last_rate * 2**32), number == length - 1, hidden) & mask
     return Masked(items.masked_fill(hidden, 0), hidden.nonzero(), items[hidden])

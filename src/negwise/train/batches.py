@@ -75,11 +75,6 @@ class Batch:
     counted: int
 
 
-def move(part: Tensor, device: torch.device) -> Tensor:
-    """``part`` on ``device``; the host does not wait for a GPU, which reads from memory that stays in place."""
-    return part.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else part.to(device)
-
-
 def share(rows: int, rank: int, world: int) -> slice:
     """The rows of a global batch of ``rows`` that are those of ``rank`` among ``world``: a run of them."""
     return slice(rows * rank // world, rows * (rank + 1) // world)

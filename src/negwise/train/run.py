@@ -22,7 +22,6 @@ from negwise.draws import Key
 from negwise.metrics import Tally
 from negwise.protocols import Observation, OpenLoopRule, Rule, Sampler
 from negwise.train import checkpoint
-from negwise.train.ahead import Ahead
 from negwise.train.batches import Examples, Hide, Order, fetch, share
 from negwise.train.evaluate import evaluate
 from negwise.train.folder import RESULT, write_json
@@ -73,7 +72,6 @@ class Run:
     def __post_init__(self) -> None:
         self.began = time.monotonic()
         self.order = Order(len(self.examples), self.settings.batch_size, self.settings.seed)
-        self.ahead = Ahead(self.prepare)
         # Since the last record: sums of this rank's rows, and K asked at each step.
         self.sums = torch.zeros(len(TOTALS), dtype=torch.float64, device=self.fabric.device)
         self.asked: list[float] = []
@@ -104,38 +102,23 @@ class Run:
         state, fabric = self.state, self.fabric
         seen = Observation(state.step, self.settings.steps, state.wins, state.pairs, state.val_auc)
         k, rule_state = self.rule.update(seen, state.rule)
-        rows, counts, asked = self.ahead(state.step, k, self.following(state.step + 1))
-        total = rows if self.hide is None else distributed.total_rows(counts, fabric.device)
-        reseed(self.settings.seed, state.step, fabric.global_rank, fabric.device)
-        loss, wins, pairs = self.stepper(asked)
+        key, rows = Key(self.settings.seed, state.step), self.order.batch(state.step)
+        mine = share(len(rows), fabric.global_rank, fabric.world_size)
+        batch = fetch(self.examples, rows, mine, key, self.hide)
+        total = len(rows) if self.hide is None else distributed.total_rows(batch.counted, fabric.device)
+        negatives = draw(self.sampler, batch, k, key, fabric.device)
+        reseed(key.seed, key.step, fabric.global_rank, fabric.device)
+        loss, wins, pairs = self.stepper(Asked.of(batch, negatives, fabric.device))
         self.optimizer.zero_grad()
         # DDP averages over ranks what should be the sum over all rows, over their number.
-        fabric.backward(loss.sum() * (fabric.world_size / total if counts else 0.0))
+        fabric.backward(loss.sum() * (fabric.world_size / total if batch.counted else 0.0))
         self.scale_rates(state.step)
         self.optimizer.step()
         self.asked.append(k)
-        counted = slice(counts)
+        counted = slice(batch.counted)
         sums = totals(loss[counted], wins[counted], pairs[counted])
         self.state = replace(state, step=state.step + 1, rule=rule_state, wins=0.0, pairs=0, val_auc=None)
         self.account(sums)
-
-    def prepare(self, step: int, k: float) -> tuple[int, int, Asked]:
-        """Rows of the global batch of ``step``, how many of this rank's queries count, and those, on the device.
-
-        Negatives are drawn on the CPU, where that is faster than on an H200; they are the same anywhere.
-        """
-        key, rows = Key(self.settings.seed, step), self.order.batch(step)
-        mine = share(len(rows), self.fabric.global_rank, self.fabric.world_size)
-        batch = fetch(self.examples, rows, mine, key, self.hide)
-        negatives = draw(self.sampler, batch, k, key, self.fabric.device)
-        return len(rows), batch.counted, Asked.of(batch, negatives, self.fabric.device)
-
-    def following(self, step: int) -> float | None:
-        """K of ``step`` if there is such a step, K is known, and a GPU leaves the CPU free for its batch."""
-        alone = self.fabric.device.type == "cuda" and self.fabric.world_size == 1
-        if not alone or step >= self.settings.steps or not isinstance(self.rule, OpenLoopRule):
-            return None
-        return self.rule.update(Observation(step, self.settings.steps), {})[0]
 
     def scale_rates(self, step: int) -> None:
         if self.lr_scale is not None:
