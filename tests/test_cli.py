@@ -284,6 +284,27 @@ def test_train_runs_resumes_and_estimates(negwise, pairs, tmp_path):
     assert len(json.loads(out)["pilot"]["val_auc"]) == 4
 
 
+def test_the_simulated_clicks_train_a_news_model(negwise, tmp_path, monkeypatch):
+    monkeypatch.setenv("NEGWISE_CACHE", str(tmp_path / "cache"))
+    words = ["--model", "nrms", "--steps", 2, "--batch-size", 8, "--queries", 50, "--eval-every", 1, "--device", "cpu"]
+    code, out, err = negwise("train", "--data", "clicks", "--out", tmp_path / "run", *words, "--json")
+    assert code == 0, err
+    assert set(json.loads(out)["evaluations"]) == {"train", "val", "test"}
+
+
+def test_word_vectors_are_taken_from_a_file(negwise, pairs, tmp_path):
+    file = tmp_path / "glove.txt"
+    file.write_text("".join(f"word{i} {' '.join(['0.5'] * 300)}\n" for i in range(120)))
+    words = ["--model", "siamese-cnn", "--steps", 1, "--batch-size", 4, "--vectors", file, "--out", tmp_path / "run"]
+    code, _, err = negwise("train", "--data", pairs, *words, "--device", "cpu")
+    assert code == 0, err
+    code, _, err = negwise(
+        "train", "--data", pairs, *words[:-1], tmp_path / "other", "--vectors", tmp_path / "none.txt"
+    )
+    assert code == 2
+    assert "none.txt" in err
+
+
 def test_a_trained_model_loads_in_two_lines(negwise, pairs, tmp_path):
     words = ["--model", "siamese-cnn", "--steps", 4, "--batch-size", 8, "--eval-every", 2, "--out", tmp_path / "run"]
     assert negwise("train", "--data", pairs, *words, "--device", "cpu")[0] == 0
@@ -308,6 +329,7 @@ def test_a_trained_model_loads_in_two_lines(negwise, pairs, tmp_path):
         (["--model", "nrsm"], "expected one of"),
         (["--model", "siamese-cnn", "--k", "many"], "cannot read K"),
         (["--model", "bert4rec"], "serves pairs"),
+        (["--model", "bert4rec", "--data", "clicks"], "learns from sequences"),
         (["--model", "siamese-cnn", "--split", "moon"], "split"),
     ],
 )

@@ -142,7 +142,7 @@ def data(
 
 @app.command()
 def train(
-    data: Annotated[str, typer.Option(help="A file, a folder, or the embedded docs.")],
+    data: Annotated[str, typer.Option(help="A file, a folder, or an embedded default: docs, clicks.")],
     model: Annotated[
         str,
         typer.Option(help="nrms, naml, lstur, siamese-transformer, siamese-cnn, siamese-lstm or bert4rec."),
@@ -170,9 +170,9 @@ def train(
 
     \b
     Examples:
-      negwise train --data docs --model siamese-cnn --k warm:20 --steps 300 --out runs/docs
-      negwise train --data ratings.csv --model bert4rec --k 100 --out runs/items
-      negwise train --data MINDsmall_train --model nrms --split user --out runs/news
+      negwise train --data docs --model siamese-cnn --k warm:20 --pool 128 --steps 100 --out runs/a
+      negwise train --data clicks --model nrms --k 4 --steps 100 --out runs/b
+      negwise train --data docs --model siamese-lstm --k ans:20 --pool 64 --steps 50 --out runs/c
     """
     from negwise.experiments.training import Training
     from negwise.experiments.training import train as run

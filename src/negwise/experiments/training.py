@@ -39,8 +39,9 @@ TASK_OF = {
 class Training:
     """One run. None means the paper's value for the model; ``k`` is a number, ``ans:20`` or ``warm:20``.
 
-    ``data`` is a path or the embedded ``docs``. ``pool`` candidates a step serve models that encode text, so that K
-    costs no more encodings. ``history`` items of a user are shown to the model. ``queries`` bounds each evaluation.
+    ``data`` is a path, or an embedded default: ``docs`` (text pairs) or ``clicks`` (impressions). ``pool`` candidates a step
+    serve models that encode text, so that K costs no more encodings. ``history`` items of a user are shown to the
+    model. ``queries`` bounds each evaluation.
     """
 
     data: str
@@ -160,6 +161,10 @@ def make_parts(training: Training) -> Parts:
 def make_task(training: Training) -> Task:
     """The data as the model wants it."""
     name = TASK_OF[training.model]
+    if training.data == "clicks":
+        if name != "impressions":
+            raise InputError(f"clicks: a simulated world of impressions, but {training.model} learns from {name}.")
+        return sources.clicks().task(split=training.split or "user", history=training.history or Lengths().history)
     source = sources.read(training.data, skip_bad=training.skip_bad)
     history = training.history or (BERT4REC_PLACES if name == "sequences" else Lengths().history)
     return sources.prepare(source, task=name, split=training.split, lengths=Lengths(history=history))
