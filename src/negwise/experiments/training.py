@@ -39,9 +39,9 @@ TASK_OF = {
 class Training:
     """One run. None means the paper's value for the model; ``k`` is a number, ``ans:20`` or ``warm:20``.
 
-    ``data`` is a path, or an embedded default: ``docs`` (text pairs) or ``clicks`` (impressions). ``pool`` candidates a step
-    serve models that encode text, so that K costs no more encodings. ``history`` items of a user are shown to the
-    model. ``queries`` bounds each evaluation.
+    ``data`` is a path, or an embedded default: ``docs`` (text pairs) or ``clicks`` (impressions). ``pool`` candidates a
+    step serve models that encode text, so that K costs no more encodings. ``history`` items of a user are shown to
+    the model. ``queries`` bounds each evaluation.
     """
 
     data: str
