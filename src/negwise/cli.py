@@ -174,6 +174,7 @@ def train(
       negwise train --data clicks --model nrms --k 4 --steps 100 --out runs/b
       negwise train --data docs --model siamese-lstm --k ans:20 --pool 64 --steps 50 --out runs/c
     """
+    from negwise.distributed import rank
     from negwise.experiments.training import Training
     from negwise.experiments.training import train as run
     from negwise.train import Stopped
@@ -202,6 +203,8 @@ def train(
     except Stopped as stopped:  # a KeyboardInterrupt, which would end without a word
         print(f"negwise: {stopped}", file=sys.stderr)
         raise typer.Exit(130) from None
+    if rank() > 0:  # several processes: one of them speaks
+        return
     if as_json:
         print(json.dumps(result))
         return
