@@ -10,27 +10,9 @@ from pathlib import Path
 import pytest
 
 import negwise as nw
-from negwise.cli import main
 from negwise.theory.estimate import Estimate
 
 LOGS = Path(__file__).parent / "curves" / "logs"
-
-
-@pytest.fixture
-def negwise(monkeypatch, capsys):
-    """Run the command line in this process: (exit code, standard output, standard error)."""
-
-    def run(*words):
-        monkeypatch.setattr(sys, "argv", ["negwise", *map(str, words)])
-        code = 0
-        try:
-            main()
-        except SystemExit as stop:
-            code = stop.code or 0
-        out, err = capsys.readouterr()
-        return code, out, err
-
-    return run
 
 
 def test_one_number(negwise):
@@ -232,112 +214,6 @@ def test_shell_completion():
         text=True,
     )
     assert "estimate" in out.stdout
-
-
-@pytest.fixture
-def pairs(tmp_path, monkeypatch):
-    """A file of text pairs: a title names its body by a word of its own."""
-    monkeypatch.setenv("NEGWISE_CACHE", str(tmp_path / "cache"))
-    file = tmp_path / "pairs.jsonl"
-    rows = [
-        {"left": f"word{i} of the title", "right": f"a body that says word{i} and ends {i * 7 % 97}"}
-        for i in range(120)
-    ]
-    file.write_text("\n".join(map(json.dumps, rows)) + "\n")
-    return file
-
-
-def test_data_says_what_is_there(negwise, pairs):
-    code, out, err = negwise("data", pairs)
-    assert (code, err) == (0, "")
-    assert "pairs: 120" in out
-    assert "ceiling for K: 119" in out
-    code, out, _ = negwise("data", pairs, "--json")
-    assert json.loads(out)["counts"]["pairs"] == 120
-
-
-def test_data_names_the_line_of_a_bad_row_and_skips_on_request(negwise, pairs):
-    pairs.write_text(pairs.read_text() + '{"left": "no right side"}\n')
-    code, _, err = negwise("data", pairs)
-    assert code == 2
-    assert "line 121" in err
-    code, out, _ = negwise("data", pairs, "--skip-bad", 1)
-    assert code == 0
-    assert "line 121" in out
-
-
-def test_train_runs_resumes_and_estimates(negwise, pairs, tmp_path):
-    words = ["--data", pairs, "--model", "siamese-cnn", "--k", "warm:3", "--steps", 6, "--batch-size", 8, "--pool", 16]
-    words += ["--eval-every", 2, "--out", tmp_path / "run", "--device", "cpu"]
-    code, out, err = negwise("train", *words)
-    assert code == 0, err
-    assert "val: AUC" in out
-    assert "step 6/6" in err
-    assert (tmp_path / "run" / "result.json").exists()
-    again = negwise("train", *words)
-    assert again[:2] == (0, out)
-    code, out, err = negwise("train", *words, "--seed", 1)
-    assert code == 2
-    assert "seed" in err
-    code, out, _ = negwise("estimate", "--curves", tmp_path / "run", "--json")
-    assert code == 0
-    assert len(json.loads(out)["pilot"]["val_auc"]) == 4
-
-
-def test_the_simulated_clicks_train_a_news_model(negwise, tmp_path, monkeypatch):
-    monkeypatch.setenv("NEGWISE_CACHE", str(tmp_path / "cache"))
-    words = ["--model", "nrms", "--steps", 2, "--batch-size", 8, "--queries", 50, "--eval-every", 1, "--device", "cpu"]
-    code, out, err = negwise("train", "--data", "clicks", "--out", tmp_path / "run", *words, "--json")
-    assert code == 0, err
-    assert set(json.loads(out)["evaluations"]) == {"train", "val", "test"}
-
-
-def test_word_vectors_are_taken_from_a_file(negwise, pairs, tmp_path):
-    file = tmp_path / "glove.txt"
-    file.write_text("".join(f"word{i} {' '.join(['0.5'] * 300)}\n" for i in range(120)))
-    words = ["--model", "siamese-cnn", "--steps", 1, "--batch-size", 4, "--vectors", file, "--out", tmp_path / "run"]
-    code, _, err = negwise("train", "--data", pairs, *words, "--device", "cpu")
-    assert code == 0, err
-    code, _, err = negwise(
-        "train", "--data", pairs, *words[:-1], tmp_path / "other", "--vectors", tmp_path / "none.txt"
-    )
-    assert code == 2
-    assert "none.txt" in err
-
-
-def test_a_trained_model_loads_in_two_lines(negwise, pairs, tmp_path):
-    words = ["--model", "siamese-cnn", "--steps", 4, "--batch-size", 8, "--eval-every", 2, "--out", tmp_path / "run"]
-    assert negwise("train", "--data", pairs, *words, "--device", "cpu")[0] == 0
-    from negwise.experiments.training import load
-
-    trained = load(tmp_path / "run")
-    first, last = trained.task.test.candidates
-    scores = trained.score(range(len(trained.task.test)), range(first, last))
-    assert scores.shape == (len(trained.task.test), last - first)
-    # The AUC of these scores is the one that the run reports.
-    from negwise.metrics import evaluate, rank_catalogue
-
-    positives = trained.task.test.positives - first
-    result = json.loads((tmp_path / "run" / "result.json").read_text())
-    found = evaluate(rank_catalogue(scores, positives)).auc.value
-    assert found == pytest.approx(result["evaluations"]["test"]["auc"], abs=1e-6)
-
-
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        (["--model", "nrsm"], "expected one of"),
-        (["--model", "siamese-cnn", "--k", "many"], "cannot read K"),
-        (["--model", "bert4rec"], "serves pairs"),
-        (["--model", "bert4rec", "--data", "clicks"], "learns from sequences"),
-        (["--model", "siamese-cnn", "--split", "moon"], "split"),
-    ],
-)
-def test_a_wrong_training_exits_2(negwise, pairs, tmp_path, words, message):
-    code, _, err = negwise("train", "--data", pairs, "--out", tmp_path / "run", *words)
-    assert code == 2
-    assert message in err
-    assert not (tmp_path / "run").exists()
 
 
 def test_reproduce_theory(negwise, tmp_path):

@@ -56,7 +56,7 @@ def judge(
     if margin < LEAST_MARGIN:
         return "vacuous", [_no_margin(margin, lam)]
     if best.at_end:
-        return "capped", [f"Effectiveness still rises at the end of the search, K = {end:g}. {best_advice(reading)}"]
+        return "capped", [f"Effectiveness still rises at the end of the search, K = {end:g}. {_go_further(reading)}"]
     at_end = 0.0 if draws is None else float(np.mean(draws >= end))
     if at_end > MOST_AT_END:
         return "vacuous", [
@@ -71,7 +71,7 @@ def judge(
     return "ok", []
 
 
-def best_advice(reading: Reading) -> str:
+def _go_further(reading: Reading) -> str:
     """How to let the search go further."""
     if reading.model.by_ranks is None:
         return "Raise max_k to go on."
