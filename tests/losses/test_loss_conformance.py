@@ -215,3 +215,21 @@ def test_kin() -> None:
 def test_dials_out_of_range(call: Loss, message: str) -> None:
     with pytest.raises(InputError, match=message):
         call(*scores(2, 3))
+
+
+@pytest.mark.parametrize("name", ["ids", "mask", "log_q", "positive_ids", "weight"])
+def test_a_list_in_place_of_a_tensor_is_named(name):
+    from negwise.losses import info_nce
+
+    vectors = torch.rand(2, 3)
+    with pytest.raises(InputError, match=f"{name} is a list; expected a torch tensor"):
+        info_nce(vectors, vectors, torch.rand(4, 3), **{name: [0.5, 0.5]})
+
+
+@pytest.mark.parametrize("temperature", [None, "cold", True])
+def test_a_temperature_that_is_no_number_is_named(temperature):
+    from negwise.losses import info_nce
+
+    vectors = torch.rand(2, 3)
+    with pytest.raises(InputError, match=r"temperature is a .*; expected a number above 0"):
+        info_nce(vectors, vectors, torch.rand(4, 3), temperature=temperature)

@@ -6,6 +6,7 @@ Shapes: B rows, K negatives, D width.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from numbers import Real
 
 import torch
 from torch import Tensor
@@ -31,6 +32,13 @@ def compute_dtype(tensors: Mapping[str, Tensor]) -> torch.dtype:
         names = ", ".join(f"{name} {tensor.dtype}" for name, tensor in tensors.items())
         raise InputError(f"float64 does not mix with other types: {names}. Type .double() or .float() on all")
     return torch.float32
+
+
+def only_tensors(given: Mapping[str, object]) -> None:
+    """Optional arguments are tensors where they are given."""
+    for name, value in given.items():
+        if value is not None and not isinstance(value, Tensor):
+            raise InputError(f"{name} is a {type(value).__name__}; expected a torch tensor: torch.tensor({name})")
 
 
 def same_device(tensors: Mapping[str, Tensor | None]) -> None:
@@ -62,6 +70,9 @@ def check_scores(positive: Tensor, negatives: Tensor) -> None:
 def temperature_like(temperature: float | Tensor, like: Tensor) -> float | Tensor:
     """A number above 0, or such a tensor: one for all, or one per row, shaped to divide ``like``."""
     if not isinstance(temperature, Tensor):
+        came: object = temperature  # callers without types pass anything
+        if isinstance(came, bool) or not isinstance(came, Real):
+            raise InputError(f"temperature is a {type(came).__name__}; expected a number above 0, or a tensor")
         if not temperature > 0 or temperature == float("inf"):
             raise InputError(f"temperature={temperature!r}; expected a finite number above 0")
         return temperature

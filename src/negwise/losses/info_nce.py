@@ -26,6 +26,7 @@ from negwise.losses.checks import (
     check_vectors,
     compute_dtype,
     name_the_bad,
+    only_tensors,
     same_device,
     temperature_like,
 )
@@ -104,6 +105,7 @@ def info_nce(
     >>> round(float(loss), 4), float(win_rate)  # log(1 + 3 / e), and each positive wins each pair
     (0.7437, 1.0)
     """
+    only_tensors({"ids": ids, "mask": mask, "log_q": log_q, "positive_ids": positive_ids, "weight": weight})
     vectors = {"query": query, "positive": positive} | ({} if negatives is None else {"negatives": negatives})
     dtype = compute_dtype(vectors)
     same_device(vectors)
@@ -138,6 +140,7 @@ def info_nce_scores(
     >>> round(float(loss), 4), float(win_rate)
     (1.4076, 0.5)
     """
+    only_tensors({"mask": mask, "log_q": log_q, "weight": weight})
     given = {"positive": positive, "negatives": negatives}
     dtype = compute_dtype(given)
     same_device(given)
