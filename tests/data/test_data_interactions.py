@@ -201,6 +201,23 @@ def test_own_impressions(tmp_path):
     assert report.label_balance == 4 / 9 and report.negatives.most == 2
 
 
+def test_an_item_shown_twice_and_clicked_once_is_no_negative(tmp_path):
+    rows = [f"u{n},1,{n},x{n},1\nu{n},1,{n},x{n},0\nu{n},2,{n},x{n},0\n" for n in range(6)]
+    path = tmp_path / "own.csv"
+    path.write_text(OWN + "".join(rows))
+    source = read(path, cache=tmp_path / "cache")
+    task = prepare(source, split="user")
+    items = source.tables["items"]["id"].to_pylist()
+    assert {tuple(items[at] for at in task.negatives[group]) for group in range(6)} == {("2",)}
+
+
+def test_too_few_users_to_split(tmp_path):
+    path = tmp_path / "log.txt"
+    path.write_text("".join(f"1 {item}\n" for item in range(1, 9)))
+    with pytest.raises(InputError, match=r"split='user' of 1 users; .* need 3 or more"):
+        prepare(read(path, cache=tmp_path / "cache"), split="user")
+
+
 def test_labels_without_impressions_become_given_negatives(tmp_path):
     path = tmp_path / "own.csv"
     path.write_text("user,item,time,label\na,1,1,1\na,2,2,0\na,3,3,1\na,4,4,1\na,5,5,1\n")
@@ -221,6 +238,7 @@ def test_labels_without_impressions_become_given_negatives(tmp_path):
         ("user,item,label\na,b,1\na,b,2\n", ["line 3", "label '2'"]),
         ("user,item\na,b\n,b\n", ["line 3", "no user"]),
         ('user,item\na,b\na,"b\n', ["line 3", "not a row"]),
+        ("User ID,item-id\na,b\n,b\n", ["line 3", "no user"]),
     ],
 )
 def test_a_bad_row_names_its_line(text, words, tmp_path):
@@ -237,6 +255,12 @@ def test_a_bad_row_names_its_line(text, words, tmp_path):
     ("text", "words"),
     [
         ("", "empty"),
+        (" \n\n", "empty"),
+        ("user,item,time\n", "without a single row"),
+        ("user,item\ra,b\r", "line 1: not a header"),
+        ('{"user": 1, "item": 2}\n', "as JSON lines. Write them as CSV or Parquet"),
+        ('[{"left": "a", "right": "b"}]\n', "an object a line. Type: jq"),
+        ("1,2,3.5,99\n", "Put such names into the header"),
         ("colour,shape\nred,round\n", "neither interactions"),
         ("1\tU2\t11/11/2019 1:00:00 AM\tN1\tN2-1\n", "Pass its folder"),
         ("user,item,impression\na,b,c\n", "label"),
@@ -250,8 +274,74 @@ def test_what_cannot_be_told_is_an_error(text, words, tmp_path):
         read(path, cache=tmp_path / "cache")
 
 
-def test_a_truncated_archive_is_an_error(tmp_path):
-    path = compress(write("dat", tmp_path), ".gz")
+def test_blank_lines_before_the_header_are_no_header(tmp_path):
+    path = tmp_path / "data.csv"
+    path.write_bytes(b"\xef\xbb\xbf  \r\n\r\nuser,item\r\na,b\r\n \r\na,c\r\n")
+    source = read(path, cache=tmp_path / "cache")
+    assert source.tables["users"]["id"].to_pylist() == ["a"]
+    assert source.tables["items"]["id"].to_pylist() == ["b", "c"]
+
+
+def test_every_line_that_an_open_quote_takes_is_a_bad_row(tmp_path):
+    path = tmp_path / "data.csv"
+    path.write_text('user,item\na,b\nc,"d\ne,f\n\ng,h\n')
+    with pytest.raises(InputError, match=r"line 3: .*began in line 3: is a quote left open.*--skip-bad 4 "):
+        read(path, skip_bad=1, cache=tmp_path / "cache")
+    found = read(path, skip_bad=4, cache=tmp_path / "cache").problems
+    assert [problem.where for problem in found] == ["line 3", "line 4", "line 5", "line 6"]
+
+
+def test_a_row_is_named_by_its_first_line(tmp_path):
+    path = tmp_path / "data.csv"
+    path.write_text('user,item,note\na,b,"x\ny"\n,d,"x\ny"\n')
+    with pytest.raises(InputError, match="line 4: no user"):
+        read(path, cache=tmp_path / "cache")
+
+
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-16-le"])
+def test_another_encoding_says_how_to_change_it(encoding, tmp_path):
+    path = tmp_path / "data.csv"
+    path.write_text("user,item\na,b\n", encoding=encoding)
+    with pytest.raises(InputError, match=r"not UTF-8 text.*iconv"):
+        read(path, cache=tmp_path / "cache")
+
+
+def test_a_folder_of_news_alone(tmp_path):
+    (tmp_path / "news.tsv").write_text("N1\tc\ts\ttitle\t\t\t[]\t[]\n")
+    with pytest.raises(InputError, match=r"news.tsv without behaviors.tsv"):
+        read(tmp_path, cache=tmp_path / "cache")
+
+
+def test_clicks_are_made_and_not_read(tmp_path):
+    with pytest.raises(InputError, match=r"negwise.data.clicks\(\)"):
+        read("clicks", cache=tmp_path)
+
+
+def test_parquet_as_others_write_it(tmp_path):
+    path = tmp_path / "log.parquet"
+    clock = pa.array([1573290000123456789, 1573290001000000001], pa.timestamp("ns", "UTC"))
+    pq.write_table(pa.table({"user": [b"a", b"b"], "item": [1.0, 2.0], "time": clock}), path)
+    source = read(path, cache=tmp_path / "cache")
+    assert source.tables["users"]["id"].to_pylist() == ["a", "b"]
+    assert source.tables["items"]["id"].to_pylist() == ["1", "2"]
+    assert source.tables["interactions"]["time"].to_pylist() == [1573290000123, 1573290001000]
+
+
+def test_a_damaged_parquet_file_is_an_error(tmp_path):
+    path = tmp_path / "log.parquet"
+    pq.write_table(pa.table({"user": list(range(9999)), "item": list(range(9999))}), path, compression="gzip")
+    whole = path.read_bytes()
+    path.write_bytes(whole[:300] + bytes(300) + whole[600:])
+    with pytest.raises(InputError, match=r"log.parquet, after row 0: cannot be read on.*whole"):
+        read(path, cache=tmp_path / "cache")
+    path.write_bytes(whole[:-5])
+    with pytest.raises(InputError, match=r"log.parquet: cannot be read as Parquet"):
+        read(path, cache=tmp_path / "cache")
+
+
+@pytest.mark.parametrize("ending", [".gz", ".xz", ".zst"])
+def test_a_truncated_archive_is_an_error(ending, tmp_path):
+    path = compress(write("dat", tmp_path), ending)
     path.write_bytes(path.read_bytes()[:-20])
     with pytest.raises(InputError, match="whole"):
         read(path, cache=tmp_path / "cache")

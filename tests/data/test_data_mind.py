@@ -148,7 +148,9 @@ def test_a_sample_without_enough_days_says_what_to_type(tmp_path):
         ("behaviors.tsv", "1\tU1\t11/11/2019 1:00:00 AM\tN1\n", "4 cells, expected the 5"),
         ("behaviors.tsv", "1\tU1\t11/11/2019 1:00:00 AM\tN1\tN2-1 N3\n", "-0 or -1, or none"),
         ("behaviors.tsv", "1\tU1\t11/11/2019 1:00:00 AM\tN1\t\n", "nothing was shown"),
+        ("behaviors.tsv", "1\tU1\t11/11/2019 1:00:00 AM\tN1\tN2 N3-1\n", "news 'N3-1' is not in news.tsv"),
         ("news.tsv", "N777\tnews\n", "2 cells, expected the 8"),
+        ("news.tsv", "N3\tc\ts\tanother title\t\t\t[]\t[]\n", "news 'N3' stands in the file twice"),
     ],
 )
 def test_a_bad_row_names_its_file_and_line(file, text, words, tmp_path):

@@ -10,7 +10,8 @@ import pyarrow.parquet as pq
 import pytest
 from data_files import compress
 
-from negwise.data import Lengths, Ragged, Shares, inspect, prepare, read, words
+from negwise.data import Lengths, Ragged, Shares, inspect, near, prepare, read, words
+from negwise.data.documents import Documents, document_task
 from negwise.data.near import THRESHOLD, WIDTH, equal_texts, near_groups
 from negwise.errors import InputError
 
@@ -58,7 +59,10 @@ def test_every_form_reads_the_same(form, ending, tmp_path):
         ('{"left": "a", "right": ""}', "right is ''"),
         ('{"left": "a"}', "right is None"),
         ('{"left": 3, "right": "b"}', "left is 3"),
-        ('{"left": "a", "right": "b", "negatives": [1]}', "negatives is [1]"),
+        ('{"left": "a", "right": "b", "negatives": [1]}', "negatives are [1]"),
+        ('{"left": "a", "right": "b", "negatives": ["..."]}', "negatives are ['...']"),
+        ('{"left": "?!", "right": "b"}', "left is '?!', expected text with words"),
+        ('{"left": "a", "right": ["b", "-"]}', "expected text with words"),
         ('{"left": "a", "right": ', "not JSON"),
         ("[1]", "expected an object"),
     ],
@@ -70,6 +74,20 @@ def test_a_bad_row_names_its_line(row, what, tmp_path):
         read(path, cache=tmp_path / "cache")
     assert f"{path}, line 2: " in str(caught.value) and what in str(caught.value)
     assert len(read(path, skip_bad=1, cache=tmp_path / "cache").problems) == 1
+
+
+def test_negatives_may_come_with_later_rows_only(tmp_path):
+    path = tmp_path / "pairs.jsonl"
+    rows = [{"query": f"q {row}", "pos": [f"p {row}"]} for row in range(30)]
+    rows += [{"query": "a", "pos": ["b"], "neg": ["c", "d"]}, {"query": "e", "pos": ["f"], "negatives": ["g"]}]
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    source = read(path, cache=tmp_path / "cache")
+    texts = source.tables["texts"]["text"].to_pylist()
+    found = [[texts[at] for at in row] for row in source.tables["pairs"]["negatives"].to_pylist()]
+    assert found == [[]] * 30 + [["c", "d"], ["g"]]
+    path.write_text(path.read_text() + '{"query": "a", "pos": ["b"], "neg": ["c"], "negatives": ["d"]}\n')
+    with pytest.raises(InputError, match="line 33: both neg and negatives"):
+        read(path, cache=tmp_path / "cache")
 
 
 def test_several_positives_are_several_pairs(tmp_path):
@@ -205,17 +223,38 @@ def test_given_negatives_stay_within_their_split(messy):
     texts = item_texts(task)
     low, high = task.train.candidates
     inside = {body for _, body in texts[low:high]}
-    given = {}
-    for (title, _), listed in zip(pairs, negatives, strict=True):
+    given, own = {}, {}
+    for (title, body), listed in zip(pairs, negatives, strict=True):
         given.setdefault(tuple(words(title)), set()).update(tuple(words(text)) for text in listed)
+        own.setdefault(tuple(words(title)), set()).add(tuple(words(body)))
     found_any = 0
     for i in range(len(task.train)):
         title, _ = texts[task.train.positives[i]]
         mine = {texts[j][1] for j in task.negatives[task.train.groups[i]]}
-        assert mine == given[title] & inside
+        assert mine == (given[title] & inside) - own[title]
         found_any += len(mine)
     assert found_any > 10
+    assert any(given[title] & own[title] for title in given)  # there was one to leave out
+    assert any("given negatives are right sides of their own left side" in note for note in task.notes)
     assert any("given negatives lie in another split" in note for note in task.notes)
+
+
+def test_too_few_bodies_to_split(tmp_path):
+    path = tmp_path / "pairs.jsonl"
+    path.write_text("".join(f'{{"left": "title {n}", "right": "one and the same body"}}\n' for n in range(30)))
+    with pytest.raises(InputError, match=r"30 pairs, whose bodies form 1 groups of near-equal ones; .* 3 or more"):
+        prepare(read(path, cache=tmp_path / "cache"))
+
+
+def test_a_pair_that_is_left_out_still_joins_its_title_with_its_body():
+    """Held out, (title 0, body 1) is near training and left out; in training body 1 is no negative of title 0."""
+    left, right = Ragged.of([[0], [1], [2], [3], [0]]), Ragged.of([[10], [11], [12], [13], [11]])
+    nothing = Ragged.of([])
+    folder = np.array([0, 0, 1, 2, 1])
+    data = Documents(left, right, nothing, Ragged.of([[]] * 5), np.array([0, 1, 2, 3, 1]), folder)
+    task = document_task(data, "folders", Shares(), 0, "made").task
+    assert [len(split) for split in (task.train, task.val, task.test)] == [2, 1, 1]
+    assert [task.known[group].tolist() for group in task.train.groups] == [[0, 1], [1]]
 
 
 def test_a_pair_asks_with_its_own_left_side(messy):
@@ -245,6 +284,24 @@ def test_report_counts_pairs(messy, tmp_path):
     assert report.counts["body_length"] == np.mean([len(words(body)) for _, body in pairs])
     assert report.negatives.most == max(len(n) for n in negatives)
     assert report.counts["given_negatives"] == sum(len(n) for n in negatives)
+
+
+def test_a_template_is_not_compared_pair_by_pair(monkeypatch):
+    """A thousand texts that differ in a word are half a million near pairs; a chain of them is enough."""
+    compared = []
+    plain = near._jaccard
+    monkeypatch.setattr(near, "_jaccard", lambda sets, pairs: compared.append(len(pairs)) or plain(sets, pairs))
+    rng = random.Random(0)
+    template = [rng.randrange(5000) for _ in range(60)]
+    texts = [[*template[:at], 9000 + n, *template[at + 1 :]] for n in range(1000) for at in [rng.randrange(60)]]
+    assert set(near_groups(Ragged.of(texts)).tolist()) == {0}
+    assert sum(compared) < 30_000
+    # the same beginning and many endings: too far apart, and seen to be so without a comparison
+    compared.clear()
+    texts = [template[:48] + list(range(10_000 + 12 * n, 10_012 + 12 * n)) for n in range(1000)]
+    assert jaccard(texts[0], texts[1]) < THRESHOLD
+    assert len(set(near_groups(Ragged.of(texts)).tolist())) == 1000
+    assert sum(compared) == 0
 
 
 @pytest.mark.parametrize(("threshold", "short"), [(0.5, 5), (0.7, 7), (1.0, 10)])

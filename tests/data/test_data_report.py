@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from data_files import in_order, mind_behaviors, mind_news, ratings, shared, write_mind
 
-from negwise.data import inspect, prepare, read, words
+from negwise.data import inspect, prepare, problems, read, words
 from negwise.errors import InputError
 
 
@@ -79,6 +79,59 @@ def test_every_problem_is_reported(tmp_path):
     assert f"problem: {path}, line 2: 'x', expected user item with whole numbers" in report.explain()
 
 
+def test_one_error_says_how_many_rows_to_allow(tmp_path):
+    path = tmp_path / "log.txt"
+    path.write_text("1 2\nx\n1 3\ny\n" + "z\n" * 12)
+    for allowed, line in ((0, 2), (1, 4), (13, 16)):
+        with pytest.raises(InputError) as caught:
+            inspect(path, skip_bad=allowed, cache=tmp_path / "cache")
+        told = str(caught.value)
+        assert told.startswith(f"{path}, line {line}: ")
+        assert "In all 14 rows are bad, 12 of them: 'z'" in told
+        assert "--skip-bad 14 (in Python: skip_bad=14)" in told
+    assert len(inspect(path, skip_bad=14, cache=tmp_path / "cache").problems) == 14
+
+
+@pytest.mark.parametrize("allowed", [0, 1, 9])
+def test_a_file_of_which_nothing_is_left(allowed, tmp_path):
+    path = tmp_path / "movies.dat"
+    path.write_text("1::Toy Story (1995)::Comedy\n2::Jumanji (1995)::Adventure\n")
+    with pytest.raises(InputError, match=r"line 1: .*No row is left of 2: is this the right file"):
+        inspect(path, skip_bad=allowed, cache=tmp_path / "cache")
+
+
+def test_a_file_of_another_kind_is_given_up(tmp_path, monkeypatch):
+    monkeypatch.setattr(problems, "GIVE_UP", 5)
+    path = tmp_path / "log.txt"
+    path.write_text("1 2\n" + "x\n" * 20)
+    with pytest.raises(InputError, match=r"line 4: 'x'.*More than 7 rows are bad"):
+        inspect(path, skip_bad=2, cache=tmp_path / "cache")
+
+
+def can_be_made(path, split, cache):
+    try:
+        return len(prepare(read(path, cache=cache), split=split).test) > 0
+    except InputError:
+        return False
+
+
+@pytest.mark.parametrize("days", [range(9, 12), range(9, 20)])
+@pytest.mark.parametrize("users", [2, 12])
+def test_the_splits_that_are_offered_are_those_that_can_be_made(days, users, tmp_path):
+    news = mind_news(30)
+    flat = write_mind(tmp_path / "flat", news, mind_behaviors(60, news, days, users=users))
+    for name in ("train", "dev"):
+        write_mind(tmp_path / "parts" / name, news, mind_behaviors(60, news, days, users=users))
+    write_mind(tmp_path / "parts" / "test", news, mind_behaviors(9, news, [21], labelled=False))
+    rows = [(user, row, 978300000 + 86400 * (day - 9)) for user in range(users) for row, day in enumerate(days)]
+    own = tmp_path / "own.csv"
+    own.write_text("user,item,time\n" + "".join(f"{a},{b},{c}\n" for a, b, c in rows))
+    for path, choices in ((flat, ("time", "user", "folders")), (tmp_path / "parts", ("time", "user", "folders")),
+                          (own, ("last", "user", "time"))):  # fmt: skip
+        made = tuple(name for name in choices if can_be_made(path, name, tmp_path / "cache"))
+        assert inspect(path, cache=tmp_path / "cache").splits == made
+
+
 def test_clicks_say_the_truth():
     report = inspect("clicks")
     assert report.truth["AUC"] > 0.9 and ("true AUC", f"{report.truth['AUC']:.4f}") in report.facts()
@@ -128,5 +181,6 @@ def test_real_ml_1m(tmp_path):
 def test_real_reuters(tmp_path):
     report = inspect(shared("reuters"), skip_bad=2535, cache=tmp_path)
     assert report.counts["pairs"] == 19_043 and len(report.problems) == 2535
-    with pytest.raises(InputError, match="2534 bad rows were skipped"):
-        inspect(shared("reuters"), skip_bad=2534, cache=tmp_path)
+    for allowed in (0, 10, 2534):
+        with pytest.raises(InputError, match=r"In all 2,535 rows are bad, 1,798 of them: body is ''.*--skip-bad 2535 "):
+            inspect(shared("reuters"), skip_bad=allowed, cache=tmp_path / f"unread-{allowed}")

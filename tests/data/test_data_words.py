@@ -7,6 +7,7 @@ import pytest
 
 from negwise.data import Ragged, Vocabulary, words
 from negwise.data.moments import mind_moment, moment
+from negwise.data.ragged import less
 from negwise.data.words import number_categories, number_words
 from negwise.errors import InputError
 
@@ -95,3 +96,6 @@ def test_ragged():
     sets = Ragged.of_pairs(lists.rows, lists.ids, 4)
     assert [sets[at].tolist() for at in range(4)] == [[1, 3], [], [2, 5], []]
     assert lists.followed_by(Ragged.of([[9]]))[3].tolist() == [9]
+    left = less(sets, Ragged.of([[1, 2], [3], [], [7]]))
+    assert [left[at].tolist() for at in range(4)] == [[3], [], [2, 5], []]
+    assert less(sets, Ragged.of([[]] * 4)).ids.tolist() == sets.ids.tolist()

@@ -20,7 +20,7 @@ from typing import Any
 from negwise.errors import InputError
 from negwise.files import write_atomically
 
-VERSION = 1
+VERSION = 2
 """Raised whenever a reader writes something else for the same files."""
 
 SETTLED_NS = 2 * 10**9
@@ -40,8 +40,8 @@ def cache_folder() -> Path:
 
 
 def content_key(kind: str, files: Sequence[Path], extra: Any, cache: Path) -> str:
-    """A hash of the reader's version, what it was asked, and the bytes of every file."""
-    parts = [VERSION, kind, extra, [[file.parent.name, file.name, file_hash(file, cache)] for file in files]]
+    """A hash of the reader's version, what it was asked, and the bytes of every file, wherever they lie."""
+    parts = [VERSION, kind, extra, [file_hash(file, cache) for file in files]]
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:32]
 
 

@@ -71,9 +71,9 @@ class World:
     def auc(self) -> float:
         r"""The AUC of the affinity: over positives, the share of the impression's own non-clicks below, in expectation.
 
-        Of one user, :math:`\sum_{ij} p_i (1 - p_j) [s_i > s_j] / (\sum_i p_i \sum_j (1 - p_j))`; a user counts by the
-        clicks expected in impressions that also have a non-click, :math:`\pi_u (1 - \pi_u^{S-1})` for each impression.
-        Exact for shown items drawn independently; drawn without repeats, as here, it is off by a term of order 1 / I.
+        Of one user, :math:`\sum_{i \ne j} p_i (1 - p_j) [s_i > s_j] / \sum_{i \ne j} p_i (1 - p_j)`, for no item is
+        shown twice; a user counts by the clicks expected in impressions that also have a non-click,
+        :math:`\pi_u (1 - \pi_u^{S-1})` for each impression, up to a term of order 1 / I in that weight alone.
         """
         size = float(self.impressions.shown.lengths[0])
         shown = np.bincount(self.impressions.users, minlength=len(self.users))
@@ -83,7 +83,8 @@ class World:
             sorted_p = np.take_along_axis(p, np.argsort(affinity, 1), 1)
             missed = 1.0 - sorted_p
             below = np.cumsum(missed, 1) - missed
-            of_user = (sorted_p * below).sum(1) / np.maximum(p.sum(1) * (1.0 - p).sum(1), 1e-300)
+            of_two = p.sum(1) * (1.0 - p).sum(1) - (p * (1.0 - p)).sum(1)
+            of_user = (sorted_p * below).sum(1) / np.maximum(of_two, 1e-300)
             rate = p.mean(1)
             share = shown[these] * rate * (1.0 - rate ** (size - 1.0))
             total, weight = total + float(share @ of_user), weight + float(share.sum())

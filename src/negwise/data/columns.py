@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
 from pathlib import Path
 
 from negwise.errors import InputError
@@ -38,7 +40,7 @@ ROLES = {"interactions": INTERACTIONS, "pairs": PAIRS}
 def kind_of(names: Sequence[str], wanted: Mapping[str, str]) -> str | None:
     """'interactions' or 'pairs', where the columns have what that needs; None where they have neither."""
     for kind, needed in NEEDED.items():
-        if all(role in wanted or _named(names, ROLES[kind][role]) for role in needed):
+        if all(role in wanted or named(names, ROLES[kind][role]) for role in needed):
             return kind
     return None
 
@@ -53,7 +55,7 @@ def choose(path: Path, kind: str, names: Sequence[str], wanted: Mapping[str, str
             raise InputError(f"{path}: no column {name!r}, asked for as {role}. Columns: {', '.join(names)}.")
     chosen = dict(wanted)
     for role, known in roles.items():
-        found = [] if role in chosen else _named(names, known)
+        found = [] if role in chosen else named(names, known)
         if len(found) > 1:
             raise InputError(
                 f"{path}: {role} may be any of {', '.join(found)}. To choose, in Python: columns={{'{role}': NAME}}."
@@ -68,5 +70,11 @@ def choose(path: Path, kind: str, names: Sequence[str], wanted: Mapping[str, str
     return chosen
 
 
-def _named(names: Sequence[str], known: set[str]) -> list[str]:
-    return [name for name in names if name.lower().replace("_", "").replace("-", "").strip() in known]
+def named(names: Iterable[str], known: set[str]) -> list[str]:
+    """The names that mean one of ``known``, however they are written: ``User ID``, ``user_id``, ``userId``."""
+    return [name for name in names if _plain(name) in known]
+
+
+@lru_cache(maxsize=1024)
+def _plain(name: str) -> str:
+    return re.sub(r"[\W_]+", "", name.lower())

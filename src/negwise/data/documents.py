@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from negwise.data.examples import Examples, Task, check_splits, popularity
 from negwise.data.near import equal_texts
-from negwise.data.ragged import Ints, Ragged, distinct_pairs, offsets_of
+from negwise.data.ragged import Ints, Ragged, distinct_pairs, less, offsets_of
 from negwise.data.splits import TEST, TRAIN, VAL, Parts, Shares, at_random, check_choice
 from negwise.errors import InputError
 
@@ -55,7 +55,7 @@ def document_task(data: Documents, split: str, shares: Shares, seed: int, path: 
     n_pairs = len(data.right)
     notes: list[str] = []
     title, body = equal_texts(data.left), equal_texts(data.right.followed_by(data.texts))
-    part = _by_group(data, shares, seed) if split == "random" else _by_folder(data, path)
+    part = _by_group(data, shares, seed, path) if split == "random" else _by_folder(data, path)
 
     distinct = np.zeros(n_pairs, bool)
     distinct[np.unique(title * (body.max(initial=0) + 1) + body[:n_pairs], return_index=True)[1]] = True
@@ -78,8 +78,8 @@ def document_task(data: Documents, split: str, shares: Shares, seed: int, path: 
     group_key = title * 3 + part[:n_pairs]
     group_of = np.full(n_pairs, -1)
     numbers, group_of[asking] = np.unique(group_key[asking], return_inverse=True)
-    negatives = Ragged.of_pairs(group_of[pair], item[negative], len(numbers)) if len(pair) else None
-    known = _known(title[asking], body, asking, group_of[asking], rows, len(numbers))
+    known = _known(title, body, asking, group_of[asking], rows)
+    negatives = _less_known(Ragged.of_pairs(group_of[pair], item[negative], len(numbers)), known, notes)
 
     counts = np.bincount(part[rows], minlength=3)
     ends = np.cumsum(counts)
@@ -97,19 +97,20 @@ def document_task(data: Documents, split: str, shares: Shares, seed: int, path: 
         popularity=popularity(train, len(rows)),
         known=known,
         seen=known,
-        negatives=negatives,
+        negatives=negatives if len(pair) else None,
         split=split,
         notes=tuple(notes),
     )
     return Arranged(check_splits(task, path), rows)
 
 
-def _by_group(data: Documents, shares: Shares, seed: int) -> Parts:
+def _by_group(data: Documents, shares: Shares, seed: int, path: str) -> Parts:
     """Groups with a pair are held out at random; one of negatives alone goes with the first pair that names it."""
     n_pairs = len(data.right)
     groups = np.unique(data.near[:n_pairs])
+    what = f"{path}: split='random' of {n_pairs} pairs, whose bodies form {len(groups)} groups of near-equal ones"
     part = np.zeros(int(data.near.max(initial=-1)) + 1, np.int8)
-    part[groups] = at_random(len(groups), shares, seed)
+    part[groups] = at_random(len(groups), shares, seed, what)
     named = data.near[n_pairs + data.negatives.ids[::-1]]
     alone = ~np.isin(named, groups)
     part[named[alone]] = part[data.near[data.negatives.rows[::-1][alone]]]
@@ -142,16 +143,25 @@ def _given(data: Documents, body: Ints, part: Parts, kept: NDArray[np.bool_], no
     return pair[inside], row[inside]
 
 
-def _known(title: Ints, body: Ints, asking: Ints, group: Ints, rows: Ints, n_groups: int) -> Ragged:
-    """For each group, the items whose body some pair joins with the group's left side."""
-    titles, bodies = distinct_pairs(title, body[asking])
+def _less_known(given: Ragged, known: Ragged, notes: list[str]) -> Ragged:
+    kept = less(given, known)
+    if len(kept.ids) < len(given.ids):
+        notes.append(
+            f"{len(given.ids) - len(kept.ids)} given negatives are right sides of their own left side: left out"
+        )
+    return kept
+
+
+def _known(title: Ints, body: Ints, asking: Ints, group: Ints, rows: Ints) -> Ragged:
+    """For each group, the items whose body some pair, in a split or left out, joins with the group's left side."""
+    titles, bodies = distinct_pairs(title, body[: len(title)])
     by_title = Ragged(offsets_of(np.bincount(titles, minlength=int(title.max(initial=0)) + 1)), bodies)
     order = np.argsort(body[rows], kind="stable")
     by_body = Ragged(offsets_of(np.bincount(body[rows], minlength=int(body.max(initial=0)) + 1)), order)
-    groups, titles = distinct_pairs(group, title)
+    groups, titles = distinct_pairs(group, title[asking])
     wanted = by_title.take(titles)
     items = by_body.take(wanted.ids)
-    return Ragged.of_pairs(groups[wanted.rows][items.rows], items.ids, n_groups)
+    return Ragged.of_pairs(groups[wanted.rows[items.rows]], items.ids, int(group.max(initial=-1)) + 1)
 
 
 def _examples(

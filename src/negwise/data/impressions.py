@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from negwise.data.examples import Examples, Task, check_splits, popularity
 from negwise.data.moments import DAY
-from negwise.data.ragged import Ints, Ragged
+from negwise.data.ragged import Ints, Ragged, less
 from negwise.data.splits import TEST, TRAIN, VAL, Parts, Shares, at_random, by_time, check_choice
 from negwise.errors import InputError
 
@@ -78,7 +78,9 @@ def impression_task(
     """
     choose: dict[str, Callable[[], Parts]] = {
         "time": lambda: by_time(_times(data, path), shares, path),
-        "user": lambda: at_random(data.n_users, shares, seed)[data.users],
+        "user": lambda: at_random(data.n_users, shares, seed, f"{path}: split='user' of {data.n_users} users")[
+            data.users
+        ],
         "folders": lambda: _by_folder(data, path),
     }
     part = choose[check_choice(split, SPLITS, path)]()
@@ -106,7 +108,7 @@ def impression_task(
         popularity(train, data.n_items),
         known=known,
         seen=known,
-        negatives=Ragged.of_pairs(row[judged], data.shown.ids[judged], n),
+        negatives=less(Ragged.of_pairs(row[judged], data.shown.ids[judged], n), known),  # shown twice, clicked once
         shown=data.shown,
         labels=data.labels,
         split=split,

@@ -11,13 +11,16 @@ from negwise.data.clicks import World, clicks
 from negwise.data.documents import SPLITS as PAIR_SPLITS
 from negwise.data.impressions import SPLITS as IMPRESSION_SPLITS
 from negwise.data.impressions import Impressions
+from negwise.data.moments import clock_of
 from negwise.data.near import equal_texts
 from negwise.data.prepare import impressions, sequences
 from negwise.data.problems import Problem
 from negwise.data.ragged import Ints, Ragged
 from negwise.data.report import Available, DataReport
 from negwise.data.sequences import SPLITS as SEQUENCE_SPLITS
+from negwise.data.sequences import Sequences
 from negwise.data.source import Source, read
+from negwise.data.splits import FEWEST, Shares, long_enough
 
 EXAMPLES = 3
 
@@ -45,9 +48,7 @@ def of_world(world: World) -> DataReport:
     counts: dict[str, float] = {"items": data.n_items, "users": data.n_users} | _shown(data)
     shown = [{"user": str(data.users[i]), "shown": _some(data.shown[i])} for i in range(min(EXAMPLES, len(data.shown)))]
     truth = {"AUC": world.auc, "label separation": world.separation}
-    return _of_impressions(
-        data, "clicks", "simulated impressions", counts, tuple(shown), (), world.digest, ("time", "user"), truth
-    )
+    return _of_impressions(data, "clicks", "simulated impressions", counts, tuple(shown), (), world.digest, truth)
 
 
 def _of_mind(source: Source) -> DataReport:
@@ -67,8 +68,7 @@ def _of_mind(source: Source) -> DataReport:
         }
         for i in range(min(EXAMPLES, len(data.shown)))
     )
-    splits = IMPRESSION_SPLITS if data.folder is not None else ("time", "user")
-    return _of_impressions(data, source.path, "mind", counts, rows, source.problems, source.digest, splits)
+    return _of_impressions(data, source.path, "mind", counts, rows, source.problems, source.digest)
 
 
 def _of_impressions(
@@ -79,7 +79,6 @@ def _of_impressions(
     rows: tuple[dict[str, str], ...],
     problems: tuple[Problem, ...],
     digest: str,
-    splits: tuple[str, ...],
     truth: dict[str, float] | None = None,
 ) -> DataReport:
     row = data.shown.rows
@@ -94,12 +93,34 @@ def _of_impressions(
         pairs / max(data.n_users * data.n_items, 1),
         float(click.sum() / max(judged.sum(), 1)),
         _available(missed[row[click]], "shown in the same impression and not clicked"),
-        splits,
+        _impression_splits(data),
         rows,
         problems,
         digest,
         truth,
     )
+
+
+def _impression_splits(data: Impressions) -> tuple[str, ...]:
+    """Those that `prepare` can make: by time with days enough, by user with users enough, by folders that are there."""
+    whole = bool(data.labelled.all())
+    can = {
+        "time": whole and data.times is not None and long_enough(data.times, Shares()),
+        "user": whole and data.n_users >= FEWEST,
+        "folders": data.folder is not None and bool((data.folder == 1).any()),
+    }
+    return tuple(name for name in IMPRESSION_SPLITS if can[name])
+
+
+def _sequence_splits(data: Sequences) -> tuple[str, ...]:
+    length = np.diff(data.offsets)
+    can = {
+        # three are held out whole, less the first; training wants two in a row from someone
+        "last": bool((length >= 3).any() and ((length > 3) | (length == 2)).any()),
+        "user": data.n_users >= FEWEST,
+        "time": data.times is not None and long_enough(data.times, Shares()),
+    }
+    return tuple(name for name in SEQUENCE_SPLITS if can[name])
 
 
 def _shown(data: Impressions) -> dict[str, float]:
@@ -111,7 +132,8 @@ def _of_interactions(source: Source) -> DataReport:
     table, users, items = (source.tables[name] for name in ("interactions", "users", "items"))
     numbers = table.slice(0, EXAMPLES).to_pylist()
     rows = tuple(
-        {"user": str(users["id"][row["user"]]), "item": str(items["id"][row["item"]]), "time": str(row["time"])}
+        {"user": str(users["id"][row["user"]]), "item": str(items["id"][row["item"]])}
+        | ({} if row["time"] is None else {"time": clock_of(row["time"])})
         | ({"label": str(row["label"])} if source.kind == "interactions" else {})
         for row in numbers
     )
@@ -119,7 +141,7 @@ def _of_interactions(source: Source) -> DataReport:
         data = impressions(source)
         counts: dict[str, float] = {"items": data.n_items, "users": data.n_users} | _shown(data)
         kind = "interactions with impressions"
-        return _of_impressions(data, source.path, kind, counts, rows, source.problems, source.digest, ("time", "user"))
+        return _of_impressions(data, source.path, kind, counts, rows, source.problems, source.digest)
     sequence = sequences(source)
     pairs = Ragged.of_pairs(sequence.users, sequence.items, sequence.n_users)
     labels = table["label"].to_numpy()
@@ -135,7 +157,7 @@ def _of_interactions(source: Source) -> DataReport:
         len(pairs.ids) / max(sequence.n_users * sequence.n_items, 1),
         None if labels.all() else float(labels.mean()),
         _available(sequence.n_items - pairs.lengths, "the catalogue less the user's own items"),
-        SEQUENCE_SPLITS if sequence.times is not None else ("last", "user"),
+        _sequence_splits(sequence),
         rows,
         source.problems,
         source.digest,

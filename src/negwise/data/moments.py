@@ -51,6 +51,11 @@ def _day(text: str) -> int:
     return (date(year, month, day).toordinal() - date(1970, 1, 1).toordinal()) * DAY
 
 
+def clock_of(milliseconds: int) -> str:
+    """A moment, as a person writes it, to the second (UTC)."""
+    return datetime.fromtimestamp(milliseconds // 1000, UTC).strftime("%Y-%m-%d %H:%M:%S")
+
+
 def day_of(milliseconds: int) -> str:
     """The day of a moment, as a person writes it."""
     return datetime.fromtimestamp(milliseconds / 1000, UTC).date().isoformat()

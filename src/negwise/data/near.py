@@ -3,7 +3,8 @@
 A shingle is `WIDTH` words in a row; a shorter text is one shingle of its own. Two sets with Jaccard >= t share a
 shingle among the first ``n - ceil(t n) + 1`` of each when both are sorted rarest first (prefix filtering, Chaudhuri
 et al., ICDE 2006), so only texts that share a rare shingle are compared, and none is missed. Groups are the
-connected components. N texts.
+connected components, so pairs within one are not compared again: a thousand texts of one template cost no more
+than their number. N texts.
 """
 
 from __future__ import annotations
@@ -24,19 +25,10 @@ _MIX = np.uint64(0x9E3779B97F4A7C15)
 
 def near_groups(texts: Ragged, threshold: float = THRESHOLD) -> Ints:
     """(N,) group numbers from 0, in order of first member; ``texts`` holds word numbers."""
-    from scipy.sparse import coo_array  # take a while to load, and a second start finds the groups in the cache
-    from scipy.sparse.csgraph import connected_components
-
     sets = shingles(texts)
     _, first, same = np.unique(_sums(_mixed(sets.ids), sets.offsets), return_index=True, return_inverse=True)
     # equal sets are one text from here on, so that a body repeated a thousand times is no million pairs
-    left, right = _near_pairs(sets.take(first), threshold)
-    n = len(sets)
-    edges = np.concatenate(
-        (np.stack((np.arange(n), first[same.reshape(-1)])), np.stack((first[left], first[right]))), 1
-    )
-    graph = coo_array((np.ones(edges.shape[1], np.int8), (edges[0], edges[1])), shape=(n, n))
-    label = connected_components(graph, directed=False)[1]
+    label = _joined(sets.take(first), threshold)[same.reshape(-1)]
     _, order, label = np.unique(label, return_index=True, return_inverse=True)
     rank = np.empty(len(order), np.int64)
     rank[np.argsort(order)] = np.arange(len(order))
@@ -70,28 +62,52 @@ def equal_texts(texts: Ragged) -> Ints:
     return np.unique(code, return_inverse=True)[1].reshape(-1)
 
 
-def _near_pairs(sets: Ragged, threshold: float) -> tuple[Ints, Ints]:
-    """Every pair of rows with Jaccard similarity at least ``threshold``."""
+def _joined(sets: Ragged, threshold: float) -> Ints:
+    """Labels of rows, equal where a chain of pairs with Jaccard similarity at least ``threshold`` joins them."""
     size = sets.lengths
     keep = size - np.ceil(threshold * size - 1e-9).astype(np.int64) + 1
-    prefix = places(sets.offsets[:-1], offsets_of(keep))
-    row = np.repeat(np.arange(len(sets)), keep)
+    offsets = offsets_of(keep)
+    prefix = places(sets.offsets[:-1], offsets)
     order = np.argsort(sets.ids[prefix], kind="stable")
-    kind, row = sets.ids[prefix][order], row[order]
-    found: list[NDArray[np.int64]] = []
+    kind, row = sets.ids[prefix][order], np.repeat(np.arange(len(sets)), keep)[order]
+    # From the first shingle that two sets share they have at most this many in common (positional filter, Xiao et
+    # al., WWW 2008). At a later one the bound is too small, but the pair has been looked at before.
+    left = (np.repeat(size, keep) - places(np.zeros(len(sets), np.int64), offsets))[order]
+    label = np.arange(len(sets))
     # rows that share a shingle lie side by side, so the pairs at distance d within a run are all of them
     distance = 1
     alive = np.arange(len(kind))
     while len(alive := alive[alive + distance < len(kind)]) and len(
         alive := alive[kind[alive] == kind[alive + distance]]
     ):
-        pairs = np.stack(distinct_pairs(row[alive], row[alive + distance]), 1)
-        small, large = size[pairs].min(1), size[pairs].max(1)
-        pairs = pairs[small >= threshold * large - 1e-9]
-        found.append(pairs[_jaccard(sets, pairs) >= threshold - 1e-9])
+        other = alive + distance
+        need = threshold / (1.0 + threshold) * (size[row[alive]] + size[row[other]]) - 1e-9
+        open_pairs = (label[row[alive]] != label[row[other]]) & (np.minimum(left[alive], left[other]) >= need)
+        pairs = np.stack(distinct_pairs(row[alive[open_pairs]], row[other[open_pairs]]), 1)
+        pairs = pairs[_jaccard(sets, pairs) >= threshold - 1e-9]
+        if len(pairs):
+            label = _merged(label, pairs)
+            alive = alive[_mixed_runs(kind, label[row])[alive]]
         distance += 1
-    pairs = np.concatenate(found) if found else np.zeros((0, 2), np.int64)
-    return distinct_pairs(pairs[:, 0], pairs[:, 1])
+    return label
+
+
+def _merged(label: Ints, pairs: Ints) -> Ints:
+    """``label`` with the groups of each pair of rows made one."""
+    from scipy.sparse import coo_array  # take a while to load, and a second start finds the groups in the cache
+    from scipy.sparse.csgraph import connected_components
+
+    edges = label[pairs].T
+    graph = coo_array((np.ones(len(pairs), np.int8), (edges[0], edges[1])), shape=(len(label), len(label)))
+    merged: Ints = connected_components(graph, directed=False)[1].astype(np.int64)
+    return merged[label]
+
+
+def _mixed_runs(kind: Ints, label: Ints) -> NDArray[np.bool_]:
+    """Of sorted ``kind``, the entries in a run with more than one label: those of one group have no pair left."""
+    run = np.cumsum(np.append(0, kind[1:] != kind[:-1]))
+    first = label[np.flatnonzero(np.append(True, kind[1:] != kind[:-1]))]
+    return np.isin(run, run[label != first[run]])
 
 
 def _jaccard(sets: Ragged, pairs: Ints) -> NDArray[np.float64]:

@@ -64,24 +64,30 @@ def lines(path: Path, tolerance: Tolerance) -> Iterator[tuple[int, str]]:
 
 
 def delimited(path: Path, tolerance: Tolerance, delimiter: str) -> Iterator[tuple[int, list[str]]]:
-    """(number of its last line, cells) of each row of a CSV or TSV file; quoted cells may hold line ends."""
-    number = 0
+    """(number of its first line, cells) of each row of a CSV or TSV file; quoted cells may hold line ends.
+
+    Every line of a row that cannot be read is a bad row, for a quote that is never closed takes many with it.
+    """
+    own: list[int] = []  # the lines of the row that is being read
 
     def feed() -> Iterator[str]:
-        nonlocal number
-        for number, text in lines(path, tolerance):  # noqa: B007 (read by the loop below)
+        for number, text in lines(path, tolerance):
+            own.append(number)
             yield text + "\n"
 
     # csv's limit on a cell is 128 KB and global; a body of text may be longer, and a line is bounded above.
     csv.field_size_limit(max(csv.field_size_limit(), MAX_LINE))
     rows = csv.reader(feed(), delimiter=delimiter, strict=True)
     while True:
+        own.clear()
         try:
             cells = next(rows)
         except StopIteration:
             return
         except csv.Error as error:
-            tolerance.bad(path, f"line {number}", f"not a row of a delimited file ({error})")
+            span = f"; the row began in line {own[0]}: is a quote left open?" if len(own) > 1 else ""
+            for number in own:
+                tolerance.bad(path, f"line {number}", f"not a row of a delimited file ({error}{span})")
             continue
-        if cells:
-            yield number, cells
+        if len(cells) > 1 or (cells and cells[0].strip()):
+            yield own[0], cells

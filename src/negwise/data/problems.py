@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from negwise.errors import InputError
+
+GIVE_UP = 100_000
+"""Bad rows beyond what is allowed, after which nobody would allow them all: a file of another kind."""
+
+KINDS = 100
+"""Kinds of problem that are told apart, so that memory does not grow with the bad rows."""
 
 
 @dataclass(frozen=True)
@@ -22,22 +29,45 @@ class Problem:
 
 @dataclass
 class Tolerance:
-    """Collects bad rows and raises at the first beyond ``skip_bad``, so that it never holds more than that."""
+    """Keeps the first ``skip_bad`` bad rows and counts the rest, so that one error says how many there are in all."""
 
     skip_bad: int = 0
     problems: list[Problem] = field(default_factory=list)
+    count: int = 0
+    _beyond: Problem | None = None
+    _kinds: Counter[str] = field(default_factory=Counter)
 
     def bad(self, file: Path, where: str, what: str) -> None:
         self.add(Problem(str(file), where, what))
 
     def add(self, problem: Problem) -> None:
-        if len(self.problems) == self.skip_bad:
-            before = f" ({self.skip_bad} bad rows were skipped before it)" if self.skip_bad else ""
-            allow = max(10, 10 * self.skip_bad)
-            raise InputError(
-                f"{problem}.{before} Mend the row, or allow some: --skip-bad {allow} (in Python: skip_bad={allow})."
-            )
-        self.problems.append(problem)
+        self.count += 1
+        if len(self.problems) < self.skip_bad:
+            self.problems.append(problem)
+        elif self._beyond is None:
+            self._beyond = problem
+        if problem.what in self._kinds or len(self._kinds) < KINDS:
+            self._kinds[problem.what] += 1
+        if self.count - self.skip_bad > GIVE_UP:
+            raise InputError(f"{self._beyond}. More than {self.count - 1:,} rows are bad: is this the right file?")
+
+    def settle(self, good: int) -> None:
+        """At the end of reading ``good`` rows: an error where more are bad than were allowed, or none is good."""
+        if good == 0 and self.count:
+            first = (*self.problems, self._beyond)[0]
+            raise InputError(f"{first}. No row is left of {self.count:,}: is this the right file?")
+        first = self._beyond
+        if first is None:
+            return
+        before = f" ({self.skip_bad} bad rows were skipped before it)" if self.skip_bad else ""
+        what, most = self._kinds.most_common(1)[0]
+        kind = f", {most:,} of them: {what}" if most > 1 else ""
+        many = f" In all {self.count:,} rows are bad{kind}." if self.count > 1 else ""
+        them = "them" if self.count > 1 else "it"
+        raise InputError(
+            f"{first}{before}.{many} Mend {them}, or leave {them} out: --skip-bad {self.count} "
+            f"(in Python: skip_bad={self.count})."
+        )
 
 
 def check_skip_bad(skip_bad: int) -> int:

@@ -70,6 +70,15 @@ class Ragged:
         return Ragged(offsets, self.ids[places(self.offsets[rows], offsets)])
 
 
+def less(lists: Ragged, others: Ragged) -> Ragged:
+    """Sorted sets without what the same row of ``others``, sorted sets too, has."""
+    span = max(int(lists.ids.max(initial=0)), int(others.ids.max(initial=0))) + 1
+    mine, theirs = (part.rows * span + part.ids for part in (lists, others))
+    at = np.searchsorted(theirs, mine)
+    kept = np.append(theirs, -1)[at] != mine
+    return Ragged(offsets_of(np.bincount(lists.rows[kept], minlength=len(lists))), lists.ids[kept])
+
+
 def offsets_of(lengths: NDArray[np.integer[Any]]) -> Ints:
     """(R,) lengths -> (R + 1,) offsets."""
     return np.concatenate((np.zeros(1, np.int64), np.cumsum(lengths, dtype=np.int64)))

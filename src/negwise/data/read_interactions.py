@@ -31,7 +31,8 @@ class Interaction(NamedTuple):
     impression: object = None
 
 
-def read_interactions(found: Found, folder: Path, tolerance: Tolerance, columns: Mapping[str, str]) -> None:
+def read_interactions(found: Found, folder: Path, tolerance: Tolerance, columns: Mapping[str, str]) -> int:
+    """Write the tables; how many rows were good."""
     file = found.files[0]
     users, items, impressions = Numbering(), Numbering(), Numbering()
     roles, rows = _rows(found, tolerance, columns)
@@ -53,6 +54,7 @@ def read_interactions(found: Found, folder: Path, tolerance: Tolerance, columns:
                 table.add(users(user), items(item), time, label, group)
     users.write(folder, "users")
     items.write(folder, "items")
+    return table.rows
 
 
 def _rows(found: Found, tolerance: Tolerance, columns: Mapping[str, str]) -> tuple[set[str], Iterator[Interaction]]:

@@ -21,7 +21,8 @@ NEWS |= {"title_words": "ints", "abstract_words": "ints", "part": "int8"}
 IMPRESSIONS = {"user": "int32", "time": "int64", "part": "int8", "history": "ints", "shown": "ints", "labels": "ints"}
 
 
-def read_mind(found: Found, folder: Path, tolerance: Tolerance) -> None:
+def read_mind(found: Found, folder: Path, tolerance: Tolerance) -> int:
+    """Write the tables; how many impressions there are."""
     parts = [PARTS.index(part) if part else 0 for part in found.parts]
     news, vocabulary, users = Numbering(), Numbering(), Numbering()
     with TableWriter(folder, "news", NEWS) as table:
@@ -32,11 +33,13 @@ def read_mind(found: Found, folder: Path, tolerance: Tolerance) -> None:
         for file, part in zip(found.files[1::2], parts, strict=True):
             _behaviors(file, part, table, news.number, users, tolerance)
     users.write(folder, "users")
+    return table.rows
 
 
 def _news(
     file: Path, part: int, table: TableWriter, news: Numbering, vocabulary: Numbering, tolerance: Tolerance
 ) -> None:
+    own: set[str] = set()
     for number, text in lines(file, tolerance):
         cells = text.split("\t")
         if len(cells) != 8:
@@ -46,6 +49,10 @@ def _news(
         if not name or not title:
             tolerance.bad(file, f"line {number}", f"news {shown(name)} has no {'title' if name else 'id'}")
             continue
+        if name in own:
+            tolerance.bad(file, f"line {number}", f"news {shown(name)} stands in the file twice")
+            continue
+        own.add(name)
         if name in news.number:
             continue  # the parts share news
         news(name)
@@ -63,7 +70,7 @@ def _behaviors(
             continue
         _, user, clock, history, shown_cell = cells
         time, listed = mind_moment(clock), shown_cell.split()
-        labelled = bool(listed) and "-" in listed[0]
+        labelled = bool(listed) and listed[0].endswith(("-0", "-1"))
         clicks = _labels(listed) if labelled else None
         names = [entry[:-2] for entry in listed] if labelled else listed
         past = history.split()

@@ -17,29 +17,33 @@ from negwise.data.problems import Tolerance, shown
 from negwise.data.recognise import Found
 from negwise.data.storing import Numbering, TableWriter
 from negwise.data.tabular import cell_rows
-from negwise.data.words import words
+from negwise.data.words import has_words, words
 
 PAIRS = {"left": "string", "right": "string", "left_words": "ints", "right_words": "ints", "negatives": "ints"}
 TEXTS = {"text": "string", "words": "ints"}
 
 
-def read_pairs(found: Found, folder: Path, tolerance: Tolerance, columns: Mapping[str, str]) -> None:
+def read_pairs(found: Found, folder: Path, tolerance: Tolerance, columns: Mapping[str, str]) -> int:
+    """Write the tables; how many rows were good."""
     file = found.files[0]
     chosen = choose(file, "pairs", found.names, columns)
+    good = 0
     with PairWriter(folder) as writer:
         for where, cells in cell_rows(found, tolerance, chosen):
             left, rights = cells["left"], _texts(cells["right"])
             negatives = _texts(cells.get("negatives"))
-            if not isinstance(left, str) or not left.strip():
-                tolerance.bad(file, where, f"{chosen['left']} is {shown(left)}, expected text")
+            if not isinstance(left, str) or not has_words(left):
+                tolerance.bad(file, where, f"{chosen['left']} is {shown(left)}, expected text with words")
             elif rights is None or not rights:
-                tolerance.bad(file, where, f"{chosen['right']} is {shown(cells['right'])}, expected text")
+                tolerance.bad(file, where, f"{chosen['right']} is {shown(cells['right'])}, expected text with words")
             elif negatives is None:
                 came = shown(cells["negatives"])
-                tolerance.bad(file, where, f"{chosen['negatives']} is {came}, expected text or a list of texts")
+                tolerance.bad(file, where, f"negatives are {came}, expected text with words, or a list of such texts")
             else:
+                good += 1
                 for right in rights:
                     writer.add(left, right, negatives)
+    return good
 
 
 class PairWriter:
@@ -78,7 +82,7 @@ class PairWriter:
 
 
 def _texts(cell: object) -> list[str] | None:
-    """A text, a list of them, or a JSON list in a cell; None where it is none of these."""
+    """A text, a list of them, or a JSON list in a cell; None where it is none of these, or a text has no words."""
     if cell is None or cell == "":
         return []
     if isinstance(cell, str) and cell.lstrip().startswith('["'):
@@ -87,6 +91,6 @@ def _texts(cell: object) -> list[str] | None:
         except ValueError:
             return None
     found = [cell] if isinstance(cell, str) else cell
-    if not isinstance(found, list) or not all(isinstance(text, str) and text.strip() for text in found):
+    if not isinstance(found, list) or not all(isinstance(text, str) and has_words(text) for text in found):
         return None
     return found

@@ -57,6 +57,8 @@ def recognise(path: Path, columns: Mapping[str, str]) -> Found:
 def _folder(path: Path, columns: Mapping[str, str]) -> Found:
     if _one(path, "behaviors.tsv") is not None:
         return Found("mind", "mind", _mind_files(path), parts=("",))
+    if _one(path, "news.tsv") is not None:
+        raise InputError(f"{path}: news.tsv without behaviors.tsv; MIND's folders hold both.")
     folders = sorted(
         folder for folder in path.iterdir() if folder.is_dir() and _one(folder, "behaviors.tsv") is not None
     )
@@ -95,15 +97,25 @@ def _mind_files(folder: Path) -> tuple[Path, Path]:
 
 def _file(path: Path, columns: Mapping[str, str]) -> Found:
     if magic(path).startswith(PARQUET[:4]):
-        names = tuple(require("pyarrow.parquet", extra="train").read_schema(path).names)
+        names = _parquet_names(path)
         return Found(_kind(path, names, columns), "parquet", (path,), names)
-    head = [text for _, text in itertools.islice(lines(path, Tolerance(20)), 20) if text.strip()]
+    strange = Tolerance()
+    head = [text for _, text in itertools.islice(lines(path, strange), 20) if text.strip()]
+    if "\0" in "".join(head[:1]) or (strange.count and not head):
+        raise InputError(f"{path}: not UTF-8 text. From another encoding: iconv -f UTF-16 -t UTF-8 {path.name} > NEW.")
     if not head:
         raise InputError(f"{path}: the file is empty.")
     first = head[0]
     if first.lstrip().startswith("{"):
         names = _json_names(path, head)
-        return Found(_kind(path, names, columns, only="pairs"), "jsonl", (path,), names)
+        kind = _kind(path, names, columns)
+        if kind != "pairs":
+            raise InputError(f"{path}: {kind} as JSON lines. Write them as CSV or Parquet; JSON lines hold text pairs.")
+        return Found(kind, "jsonl", (path,), names)
+    if first.lstrip().startswith("["):
+        raise InputError(
+            f"{path}: begins like a JSON list, expected an object a line. Type: jq -c '.[]' {path.name} > NEW."
+        )
     if re.fullmatch(r"\d+(::[^:]+){2,3}", first):
         return Found("movielens", "dat", (path,))
     if re.fullmatch(r"\s*\d+[ \t]+\d+\s*", first):
@@ -111,10 +123,21 @@ def _file(path: Path, columns: Mapping[str, str]) -> Found:
     if re.match(r"\d+\tU\d+\t", first) or re.match(r"N\d+\t", first):
         raise InputError(f"{path}: a file of MIND. Pass its folder, which holds news.tsv and behaviors.tsv.")
     delimiter = max(",\t;", key=first.count)
-    names = tuple(next(csv.reader([first], delimiter=delimiter)))
+    try:
+        names = tuple(next(csv.reader([first], delimiter=delimiter)))
+    except csv.Error as error:
+        raise InputError(f"{path}, line 1: not a header ({error}). Lines end in LF or CR LF.") from error
     if [name.lower() for name in names[:3]] == ["userid", "movieid", "rating"]:
         return Found("movielens", "csv", (path,), names, delimiter)
     return Found(_kind(path, names, columns), "csv", (path,), names, delimiter)
+
+
+def _parquet_names(path: Path) -> tuple[str, ...]:
+    arrow = require("pyarrow", extra="train")
+    try:
+        return tuple(require("pyarrow.parquet", extra="train").read_schema(path).names)
+    except (arrow.ArrowException, OSError) as error:
+        raise InputError(f"{path}: cannot be read as Parquet ({error}). Is the file whole?") from error
 
 
 def _json_names(path: Path, head: Sequence[str]) -> tuple[str, ...]:
@@ -128,12 +151,12 @@ def _json_names(path: Path, head: Sequence[str]) -> tuple[str, ...]:
     raise InputError(f"{path}: begins like JSON lines, but none of the first lines is an object: {shown(head[0])}.")
 
 
-def _kind(path: Path, names: tuple[str, ...], columns: Mapping[str, str], only: str | None = None) -> str:
+def _kind(path: Path, names: tuple[str, ...], columns: Mapping[str, str]) -> str:
     kind = kind_of(names, columns)
-    if kind is None or only not in (None, kind):
+    if kind is None:
         raise InputError(
             f"{path}: columns {shown(', '.join(names), 200)} are neither interactions (user, item, time, impression, "
             "label) nor text pairs (left, right, negatives; or query, pos, neg). "
-            "To name them, in Python: columns={'left': NAME, 'right': NAME}."
+            "Put such names into the header, or say which is which: --column left=NAME --column right=NAME."
         )
     return kind

@@ -57,7 +57,7 @@ class DataReport:
         spread = f"{has.least}..{has.most}, median {_number(has.median)}, mean {_number(has.mean)}"
         facts += [("negatives per row", f"{spread} ({has.source})"), ("ceiling for K", _number(has.most))]
         facts += [(f"true {name}", f"{value:.4f}") for name, value in (self.truth or {}).items()]
-        facts.append(("can be split by", ", ".join(self.splits)))
+        facts.append(("can be split by", ", ".join(self.splits) or "nothing: too few users, days and items"))
         facts.append(("content hash", self.digest))
         facts.append(("bad rows skipped", str(len(self.problems))))
         facts += [("problem", str(problem)) for problem in self.problems[:PROBLEMS_SHOWN]]

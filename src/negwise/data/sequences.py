@@ -99,7 +99,7 @@ def _parts(data: Sequences, split: str, shares: Shares, seed: int, path: str) ->
         long = length >= 3
         part[last[long]], part[last[long] - 1] = TEST, VAL
         return part
-    held = at_random(data.n_users, shares, seed)
+    held = at_random(data.n_users, shares, seed, f"{path}: split='user' of {data.n_users} users")
     part[np.repeat(held != TRAIN, length)] = HELD_CONTEXT
     there = length >= 2
     part[last[there]] = held[there]

@@ -16,6 +16,7 @@ from negwise.data.read_mind import read_mind
 from negwise.data.read_pairs import read_pairs
 from negwise.data.recognise import Found, recognise
 from negwise.data.storing import open_tables
+from negwise.errors import InputError
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,6 +48,10 @@ def read(
     """
     check_skip_bad(skip_bad)
     where = Path(cache) if cache is not None else cache_folder()
+    if os.fspath(path) == "clicks":
+        raise InputError(
+            "clicks: a simulated world, which is made and not read. In Python: negwise.data.clicks().task()."
+        )
     if os.fspath(path) == "docs":
         folder, facts = read_docs(where)
         return Source("docs", "pairs", open_tables(folder), facts["digest"], folder)
@@ -55,21 +60,27 @@ def read(
 
     def build(folder: Path) -> dict[str, Any]:
         tolerance = Tolerance(skip_bad)
-        _read(found, folder, tolerance, wanted)
-        return {"kind": found.kind, "problems": [asdict(problem) for problem in tolerance.problems]}
+        rows = _read(found, folder, tolerance, wanted)
+        tolerance.settle(rows)
+        if not rows:
+            raise InputError(f"{path}: {found.kind} without a single row. Is the file whole?")
+        listed = [asdict(problem) | {"file": files.index(problem.file)} for problem in tolerance.problems]
+        return {"kind": found.kind, "rows": rows, "problems": listed}
 
-    key = content_key(f"{found.kind}/{found.form}", found.files, sorted(wanted.items()), where)
+    files = [str(file) for file in found.files]
+    key = content_key(f"{found.kind}/{found.form}", found.files, [sorted(wanted.items()), found.parts], where)
     folder, facts = cached(key, where, build)
     tolerance = Tolerance(skip_bad)
     for problem in facts["problems"]:
-        tolerance.add(Problem(**problem))  # what was allowed when it was read may not be allowed now
+        tolerance.add(Problem(**problem | {"file": files[problem["file"]]}))
+    tolerance.settle(facts["rows"])  # what was allowed when it was read may not be allowed now
     return Source(str(path), found.kind, open_tables(folder), key, folder, tuple(tolerance.problems), found.parts)
 
 
-def _read(found: Found, folder: Path, tolerance: Tolerance, columns: Mapping[str, str]) -> None:
+def _read(found: Found, folder: Path, tolerance: Tolerance, columns: Mapping[str, str]) -> int:
+    """Write the tables of ``found``; how many rows were good."""
     if found.kind == "mind":
-        read_mind(found, folder, tolerance)
-    elif found.kind == "pairs":
-        read_pairs(found, folder, tolerance, columns)
-    else:
-        read_interactions(found, folder, tolerance, columns)
+        return read_mind(found, folder, tolerance)
+    if found.kind == "pairs":
+        return read_pairs(found, folder, tolerance, columns)
+    return read_interactions(found, folder, tolerance, columns)

@@ -12,6 +12,9 @@ from negwise.data.ragged import Ints
 from negwise.errors import InputError
 
 TRAIN, VAL, TEST = 0, 1, 2
+FEWEST = 3
+"""Users or groups that can be split: one for each of training, validation and test."""
+
 Parts = NDArray[np.int8]
 """TRAIN, VAL or TEST for each row."""
 
@@ -37,7 +40,7 @@ def by_time(times: Ints, shares: Shares, path: str) -> Parts:
     day = times // DAY
     first, last = int(day.min()), int(day.max())
     held = shares.test_days + shares.val_days
-    if last - first < held:
+    if not long_enough(times, shares):
         span = f"{last - first + 1} days, {day_of(first * DAY)} to {day_of(last * DAY)}"
         raise InputError(
             f"{path}: {span}; split='time' with {shares.test_days} days of test and {shares.val_days} of validation "
@@ -46,8 +49,15 @@ def by_time(times: Ints, shares: Shares, path: str) -> Parts:
     return np.where(day > last - shares.test_days, TEST, np.where(day > last - held, VAL, TRAIN)).astype(np.int8)
 
 
-def at_random(n: int, shares: Shares, seed: int) -> Parts:
-    """``n`` users or groups, a share of them held out; a function of ``n`` and ``seed``."""
+def long_enough(times: Ints, shares: Shares) -> bool:
+    """Whether a day is left for training once the last ones are held out."""
+    return len(times) > 0 and int(times.max() // DAY - times.min() // DAY) >= shares.test_days + shares.val_days
+
+
+def at_random(n: int, shares: Shares, seed: int, what: str) -> Parts:
+    """``n`` users or groups (``what`` says which), a share of them held out; a function of ``n`` and ``seed``."""
+    if n < FEWEST:
+        raise InputError(f"{what}; training, validation and test need {FEWEST} or more.")
     order = np.random.Generator(np.random.PCG64(seed)).permutation(n)
     n_test, n_val = max(1, round(n * shares.test)), max(1, round(n * shares.val))
     parts = np.full(n, TRAIN, np.int8)

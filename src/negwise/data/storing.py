@@ -7,7 +7,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from negwise.errors import require
+from negwise.errors import InputError, require
 
 CHUNK_ROWS = 4096
 CHUNK_WEIGHT = 2**20
@@ -27,6 +27,7 @@ class TableWriter:
         self._columns: list[list[Any]] = [[] for _ in columns]
         self._sized = [at for at, kind in enumerate(columns.values()) if kind in ("ints", "string")]
         self._weight = 0
+        self.rows = 0
 
     def __enter__(self) -> TableWriter:
         return self
@@ -37,6 +38,7 @@ class TableWriter:
         self._writer.close()
 
     def add(self, *values: Any) -> None:
+        self.rows += 1
         for column, value in zip(self._columns, values, strict=True):
             column.append(value)
         for at in self._sized:
@@ -58,10 +60,13 @@ class TableWriter:
 def open_tables(folder: Path) -> dict[str, Any]:
     """Every table in ``folder``, by name, memory-mapped."""
     arrow = require("pyarrow", extra="train")
-    return {
-        file.stem: arrow.ipc.open_file(arrow.memory_map(str(file))).read_all()
-        for file in sorted(folder.glob("*.arrow"))
-    }
+    try:
+        return {
+            file.stem: arrow.ipc.open_file(arrow.memory_map(str(file))).read_all()
+            for file in sorted(folder.glob("*.arrow"))
+        }
+    except (arrow.ArrowException, OSError) as error:
+        raise InputError(f"{folder}: a damaged cache ({error}). Delete that folder; it will be made again.") from error
 
 
 class Numbering:

@@ -6,12 +6,15 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from negwise.data.columns import ROLES, named
 from negwise.data.opening import delimited, lines
 from negwise.data.problems import Tolerance, shown
 from negwise.data.recognise import Found
-from negwise.errors import require
+from negwise.errors import InputError, require
 
-BATCH_ROWS = 4096
+BATCH_ROWS = 512
+READ_AHEAD = 2**16
+"""Bytes of a column read ahead; without it Parquet holds a whole row group, which may be the whole file."""
 
 Row = tuple[str, dict[str, Any]]
 """Where the row stands, and its cells by role."""
@@ -35,19 +38,37 @@ def _csv(found: Found, tolerance: Tolerance, chosen: Mapping[str, str]) -> Itera
 
 
 def _parquet(found: Found, _: Tolerance, chosen: Mapping[str, str]) -> Iterator[Row]:
-    number = 0
-    with require("pyarrow.parquet", extra="train").ParquetFile(found.files[0]) as table:
-        for batch in table.iter_batches(batch_size=BATCH_ROWS, columns=list(chosen.values())):
-            columns = {
-                role: batch.column(batch.schema.get_field_index(name)).to_pylist() for role, name in chosen.items()
-            }
-            for cells in zip(*columns.values(), strict=True):
-                number += 1
-                yield f"row {number}", dict(zip(columns, cells, strict=True))
+    arrow, number = require("pyarrow", extra="train"), 0
+    open_table = require("pyarrow.parquet", extra="train").ParquetFile
+    try:
+        with open_table(found.files[0], pre_buffer=False, buffer_size=READ_AHEAD) as table:
+            for batch in table.iter_batches(batch_size=BATCH_ROWS, columns=list(chosen.values()), use_threads=False):
+                columns = {
+                    role: _cells(arrow, batch.column(batch.schema.get_field_index(name)))
+                    for role, name in chosen.items()
+                }
+                for cells in zip(*columns.values(), strict=True):
+                    number += 1
+                    yield f"row {number}", dict(zip(columns, cells, strict=True))
+    except (arrow.ArrowException, OSError) as error:
+        raise InputError(
+            f"{found.files[0]}, after row {number}: cannot be read on ({error}). Is the file whole?"
+        ) from error
+
+
+def _cells(arrow: Any, column: Any) -> list[Any]:
+    """Plain Python values; Python has no nanoseconds, and text may come as bytes."""
+    if arrow.types.is_timestamp(column.type):
+        column = column.cast(arrow.timestamp("us", column.type.tz), safe=False)
+    elif arrow.types.is_binary(column.type) or arrow.types.is_large_binary(column.type):
+        column = column.cast(arrow.large_string())
+    return list(column.to_pylist())
 
 
 def _jsonl(found: Found, tolerance: Tolerance, chosen: Mapping[str, str]) -> Iterator[Row]:
+    """A row may lack what is optional, so each is asked for it, not the first alone."""
     file = found.files[0]
+    optional = {role: known for role, known in ROLES[found.kind].items() if role not in chosen}
     for number, text in lines(file, tolerance):
         if not text.strip():
             continue
@@ -59,4 +80,10 @@ def _jsonl(found: Found, tolerance: Tolerance, chosen: Mapping[str, str]) -> Ite
         if not isinstance(row, dict):
             tolerance.bad(file, f"line {number}", f"{shown(row)}, expected an object")
             continue
-        yield f"line {number}", {role: row.get(name) for role, name in chosen.items()}
+        cells = {role: row.get(name) for role, name in chosen.items()}
+        further = {role: names for role, known in optional.items() if (names := named(row, known))}
+        twice = next((names for names in further.values() if len(names) > 1), None)
+        if twice is not None:
+            tolerance.bad(file, f"line {number}", f"both {' and '.join(twice)}, expected one of them")
+            continue
+        yield f"line {number}", cells | {role: row[name] for role, (name,) in further.items()}

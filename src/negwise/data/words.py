@@ -32,6 +32,11 @@ def words(text: str) -> list[str]:
     return _WORD.findall(text.lower())
 
 
+def has_words(text: str) -> bool:
+    """Whether a text model would read anything of ``text``."""
+    return _WORD.search(text) is not None
+
+
 @dataclass(frozen=True, eq=False)
 class Vocabulary:
     """``words[0]`` is padding, ``words[1]`` the unknown word, the rest by falling count in training."""
