@@ -184,6 +184,9 @@ def query(case, items, user, data, w, temperature=0.1):
 def gaps(items, places, w):
     """BERT4Rec: what is read at ``places`` of one row of items."""
     last = len(items) - 1
-    x = [w["items.weight"][item] + w["positions.weight"][last - place] for place, item in enumerate(items)]
+    x = [
+        w["items.weight"][item] + w["positions.weight"][min(last - place, len(w["positions.weight"]) - 1)]
+        for place, item in enumerate(items)
+    ]
     hidden = transformer(x, w, "transformer", 2, 2, gelu)
     return [normalise(gelu(affine(hidden[place], w, "output")), w, "output_norm") for place in places]

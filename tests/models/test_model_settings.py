@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from model_world import content
 
+from negwise.data import Lengths
 from negwise.errors import InputError
 from negwise.models import CHOICES, MODELS, PAPER, Published, build
 
@@ -85,6 +86,39 @@ def test_choices_speak_of_models_that_are_there():
         assert choice.why, choice.what
 
 
+STATED = {
+    "embedding": "width of word embeddings",
+    "pooling": "width inside additive attention",
+    "window": "window of the CNN",
+    "category_width": "width of category embeddings",
+    "variant": "variant of LSTUR",
+    "user_mask_rate": "masking of the long-term user vector",
+    "temperature": "score of two texts",
+    "layers": "layers, inner width",
+    "max_len": "length of a sequence",
+    "mask_rate": "share of items masked",
+}
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_every_default_is_the_papers_or_a_stated_choice(name):
+    for word, parameter in inspect.signature(MODELS[name]).parameters.items():
+        if parameter.default is parameter.empty or word == "vectors" or hasattr(PAPER[name], word):
+            continue
+        values = {choice.what: choice.value for choice in CHOICES if name in choice.models}
+        if word == "last_rate":
+            assert values["rows with only the last item masked"] == f"1 in {round(1 / parameter.default)}"
+        else:
+            (stated,) = [value for what, value in values.items() if what.startswith(STATED[word])]
+            assert re.search(rf"(?<![\d.]){re.escape(str(parameter.default))}(?![\d.])", stated), word
+
+
+def test_lengths_are_those_of_the_data():
+    (kept,) = [choice.value for choice in CHOICES if choice.what == "words and clicks kept"]
+    lengths = Lengths()
+    assert kept == f"titles {lengths.title}, abstracts and bodies {lengths.body}, histories {lengths.history}"
+
+
 def test_a_typo_gets_the_names():
     with pytest.raises(InputError, match=r"no model 'nrsm'; did you mean 'nrms'\? The models are nrms, naml, lstur, "):
         build("nrsm", content())
@@ -125,7 +159,11 @@ def test_categories_are_counted_where_nobody_says():
         ("title", np.array([[1, 2, 0], [1, 0, 2]]), r"title: item 1 has padding \(0\) before a word"),
         ("category", np.zeros((4, 1), int), r"category is torch.int64 of shape \(4, 1\), expected integers"),
         ("category", np.full(4, 9), r"category has numbers 9..9, expected 0 to 4"),
-        ("vectors", np.zeros((3, 5)), r"vectors have shape \(3, 5\), expected \(60, width\)"),
+        (
+            "vectors",
+            np.zeros((3, 5)),
+            r"vectors have shape \(3, 5\), expected numbers of shape \(60, width\), one row per word",
+        ),
     ],
 )
 def test_bad_content_is_refused(field, value, message):

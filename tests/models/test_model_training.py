@@ -8,7 +8,9 @@ from safetensors.torch import load, save
 
 from negwise.draws import Key
 from negwise.models.encoder import Encoder
-from negwise.protocols import Model, Query
+from negwise.models.transformer import sinusoids
+from negwise.protocols import Model, Negatives, Query
+from negwise.train.step import Asked, Step
 
 ALL = list(CASES)
 
@@ -206,6 +208,30 @@ def test_only_ids_travel(case):
     assert all(moved[name].device.type == "meta" for name in tables)
 
 
+@pytest.mark.parametrize("case", NEWS)
+def test_a_step_reads_each_distinct_news_once(case):
+    model, query = make(case), queries(case)
+    rows = []
+    view = model.news if case == "nrms" else model.title_view
+    view.register_forward_pre_hook(lambda _, args: rows.append(len(args[0])))
+    positives, ids = (
+        torch.tensor([3, 8, 8, 2, 1, 7]),
+        torch.tensor([[9, 30], [8, 30], [31, 9], [4, 4], [9, 30], [3, 31]]),
+    )
+    Step(model, N_ITEMS)(Asked(query, positives, Negatives(ids, torch.ones_like(ids, dtype=torch.bool))))
+    assert sum(rows) == len({*query.items.flatten().tolist(), *positives.tolist(), *ids.flatten().tolist()})
+
+
+def test_positions_kept_from_an_evaluation_serve_training():
+    sinusoids.cache_clear()
+    model, query = make("siamese-transformer"), queries("siamese-transformer")
+    with torch.inference_mode():
+        run(model.eval(), query)
+    candidates, asked = run(model.train(), query)
+    (asked @ candidates.T).sum().backward()
+    assert sinusoids.cache_info().hits
+
+
 def test_a_query_knows_its_length_and_moves():
     query = queries("nrms")
     assert len(query) == 6
@@ -233,3 +259,20 @@ def test_gpu_agrees_with_cpu(case, monkeypatch):
         candidates, asked = run(model, query.to("cuda"), torch.arange(N_ITEMS, device="cuda"))
         (asked.float() @ candidates.float().T).logsumexp(1).mean().backward()
     assert all(torch.isfinite(weight.grad).all() for weight in model.parameters())
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
+@pytest.mark.filterwarnings("ignore:Synchronization debug mode is a prototype")
+@pytest.mark.parametrize("case", ALL)
+def test_the_host_never_waits_for_the_gpu(case):
+    """Both calls and their gradients are queued; nothing in them asks the device for a value."""
+    model, query = make(case).cuda().train(), queries(case).to("cuda")
+    ids = torch.arange(N_ITEMS, device="cuda")
+    for mode in ("default", "error"):  # once to warm up
+        torch.cuda.set_sync_debug_mode(mode)
+        try:
+            candidates, asked = run(model, query, ids)
+            (asked @ candidates.T).logsumexp(1).mean().backward()
+        finally:
+            torch.cuda.set_sync_debug_mode("default")

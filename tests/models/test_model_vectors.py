@@ -25,7 +25,7 @@ def check(vectors):
     assert vectors.table[[1, 4, 6]].all()
 
 
-@pytest.mark.parametrize("start", ["", "400000 3\n"], ids=["glove", "word2vec"])
+@pytest.mark.parametrize("start", ["", "5 3\n"], ids=["glove", "word2vec"])
 @pytest.mark.parametrize("pack", [False, True], ids=["plain", "gz"])
 def test_text_files(tmp_path, start, pack):
     path = tmp_path / ("vectors.txt.gz" if pack else "vectors.txt")
@@ -52,7 +52,10 @@ def test_an_array_beside_its_words(tmp_path, name):
         load_vectors(tmp_path / name, VOCABULARY)
     check(load_vectors(tmp_path / name, VOCABULARY, words=moved))
     moved.write_text("the\n")
-    with pytest.raises(InputError, match=r"has shape \(5, 3\), but .* has 1 words"):
+    with pytest.raises(
+        InputError,
+        match=r"float32 of shape \(5, 3\), expected numbers, a row for each of the 1 words in .*elsewhere.txt",
+    ):
         load_vectors(tmp_path / name, VOCABULARY, words=moved)
 
 
@@ -81,6 +84,96 @@ def test_bad_files_are_refused(tmp_path, text, message):
     (tmp_path / "v.txt").write_text(text)
     with pytest.raises(InputError, match=message):
         load_vectors(tmp_path / "v.txt", VOCABULARY)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("the 1 2 3\nCat 1 2 3 4\n", r"line 2: expected a word and 3 numbers, got 'Cat 1 2 3 4'"),
+        ("2 4\nthe 1 2 3\nCat 1 2 3\n", r"line 2: expected a word and 4 numbers, got 'the 1 2 3'"),
+        ("2 2\nthe 1 2 3\nCat 1 2 3\n", r"line 2: expected a word and 2 numbers, got 'the 1 2 3'"),
+        ("7 3\nthe 1 2 3\nCat 1 2 3\n", r"has 2 rows, but its first line says 7: is it cut\?"),
+        ("the\t1\t2\n", r"are the numbers of a line separated by single spaces\?"),
+    ],
+    ids=["long line", "header too wide", "header too narrow", "cut file", "tabs"],
+)
+def test_widths_and_rows_that_do_not_fit_are_refused(tmp_path, text, message):
+    (tmp_path / "v.txt").write_text(text)
+    with pytest.raises(InputError, match=message):
+        load_vectors(tmp_path / "v.txt", VOCABULARY)
+
+
+def test_somebody_elses_words_may_have_spaces_and_a_file_a_mark(tmp_path):
+    (tmp_path / "v.txt").write_text(GLOVE + ". . . 1 1 1\nthe name@domain 1 1 1\n", encoding="utf-8-sig")
+    check(load_vectors(tmp_path / "v.txt", VOCABULARY))
+
+
+def test_a_fasttext_file_ends_its_lines_with_a_space(tmp_path):
+    (tmp_path / "v.vec").write_text("5 3\n" + GLOVE.replace("\n", " \n"))
+    check(load_vectors(tmp_path / "v.vec", VOCABULARY))
+
+
+@pytest.mark.parametrize(
+    ("name", "data"),
+    [
+        ("v.txt", b"the 1 2\nc\xffa 1 2\n"),
+        ("glove.zip", b"PK\x03\x04\x14\x00\x9f\x8e"),
+        ("v.txt.gz", b"the 1 2\n"),
+        ("cut.gz", gzip.compress(b"the 1 2\n" * 5000)[:40]),
+        ("broken.gz", gzip.compress(bytes(range(32, 120)) * 50)[:12] + b"\xff" * 40),
+    ],
+)
+def test_what_is_no_text_is_refused(tmp_path, name, data):
+    (tmp_path / name).write_bytes(data)
+    with pytest.raises(InputError, match=r"expected lines of text in UTF-8, plain or packed in a whole .gz"):
+        load_vectors(tmp_path / name, VOCABULARY)
+
+
+def test_arrays_that_cannot_be_are_refused(tmp_path):
+    path, words = tmp_path / "v.npy", tmp_path / "v.words.txt"
+    words.write_text("the\nCat\n")
+    for array, message in (
+        (np.array([[1, 2], [np.inf, 1]]), r"v.npy, row 1 \('Cat'\): expected finite numbers"),
+        (np.array([["a"], ["b"]]), r"<U1 of shape \(2, 1\), expected numbers"),
+    ):
+        np.save(path, array)
+        with pytest.raises(InputError, match=message):
+            load_vectors(path, VOCABULARY)
+    path.write_bytes(b"junk")
+    with pytest.raises(InputError, match=r"no array of numbers; make one with numpy.save"):
+        load_vectors(path, VOCABULARY)
+    np.save(path, np.ones((2, 2)))
+    with pytest.raises(InputError, match=r"none.txt: there is no such file of words"):
+        load_vectors(path, VOCABULARY, words=tmp_path / "none.txt")
+    (tmp_path / "v.txt").write_text(GLOVE)
+    with pytest.raises(InputError, match=r"goes with an array .npy; .* leave words out"):
+        load_vectors(tmp_path / "v.txt", VOCABULARY, words=words)
+
+
+def test_words_of_an_array_may_have_any_character_but_a_line_end(tmp_path):
+    np.save(tmp_path / "v.npy", np.float32([[1, 2], [3, 4], [5, 6]]))
+    (tmp_path / "v.words.txt").write_text("the\na\u2028b\nCat\n", encoding="utf-8")
+    vectors = load_vectors(tmp_path / "v.npy", VOCABULARY)
+    np.testing.assert_array_equal(vectors.table[[2, 3]], np.float32([[1, 2], [5, 6]]))
+
+
+def test_a_word_is_in_the_vocabulary_once(tmp_path):
+    (tmp_path / "v.txt").write_text(GLOVE)
+    with pytest.raises(InputError, match="the vocabulary has 'Cat' as word 3 and as word 7, expected it once"):
+        load_vectors(tmp_path / "v.txt", [*VOCABULARY, "Cat"])
+
+
+def test_what_was_loaded_goes_into_a_model_as_it_is(tmp_path):
+    (tmp_path / "v.txt").write_text(GLOVE)
+    vectors = load_vectors(tmp_path / "v.txt", VOCABULARY)
+    model = build("nrms", {"title": [[2, 3], [4, 0]], "n_words": 7, "vectors": vectors})
+    np.testing.assert_array_equal(model.words.embedding.weight.detach().numpy(), vectors.table)
+    for wrong, message in (
+        (np.full((7, 3), np.nan), "row 0 has a value that is not finite"),
+        ("glove.txt", "is a str"),
+    ):
+        with pytest.raises(InputError, match=message):
+            build("nrms", {"title": [[2, 3], [4, 0]], "n_words": 7}, vectors=wrong)
 
 
 def test_a_short_line_is_refused_not_read_as_another_word(tmp_path):

@@ -13,6 +13,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
+from negwise.models.limits import counted
+
 KERNELS = [SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH]
 """Not cuDNN's, which is slow at every new shape: each step has another number of texts, some 100 ms on an H200."""
 
@@ -30,6 +32,7 @@ class AdditivePooling(nn.Module):
 
     def __init__(self, width: int, inner: int) -> None:
         super().__init__()
+        counted(pooling=inner)
         self.inner = nn.Linear(width, inner)
         self.query = nn.Linear(inner, 1, bias=False)
 
@@ -47,6 +50,7 @@ class SelfAttention(nn.Module):
 
     def __init__(self, width: int, heads: int, head_dim: int, *, bias: bool = False, dropout: float = 0.0) -> None:
         super().__init__()
+        counted(heads=heads, head_dim=head_dim)
         self.heads = heads
         self.dropout = dropout
         self.projections = nn.Linear(width, 3 * heads * head_dim, bias=bias)

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from negwise.draws import Key
 from negwise.errors import InputError
 from negwise.models.cloze import mask_sequence
+from negwise.models.limits import counted, shares
 from negwise.models.settings import BERT4REC as PAPER
 from negwise.models.settings import (
     BERT4REC_LAST_RATE,
@@ -28,7 +29,8 @@ class BERT4Rec(nn.Module):
     """Candidate: the embedding of the item. Query: ``LN(gelu(W h + b))`` of the last layer's h at a gap.
 
     Items are 0..n_items - 1; the model puts ``mask_id`` = n_items at the places that are read. Positions count
-    from the end of the row's items.
+    from the end of the row's items; the oldest of ``max_len`` items and a gap has that of the one after it, since
+    training, which has its gaps among ``max_len`` items, reaches no position beyond.
     There is no bias per item: LN adds the same vector to every query, whose product with an item's embedding
     is one. D = heads * head_dim.
     """
@@ -48,13 +50,15 @@ class BERT4Rec(nn.Module):
         last_rate: float = BERT4REC_LAST_RATE,
     ) -> None:
         super().__init__()
+        counted(n_items=n_items, heads=heads, head_dim=head_dim, max_len=max_len)
+        shares(dropout=dropout, mask_rate=mask_rate, last_rate=last_rate)
         width = heads * head_dim
         self.max_len = max_len
         self.mask_id = n_items
         self.mask_rate = mask_rate
         self.last_rate = last_rate
         self.items = nn.Embedding(n_items + 1, width)
-        self.positions = nn.Embedding(max_len + 1, width)
+        self.positions = nn.Embedding(max_len, width)
         self.transformer = Transformer(layers, heads, head_dim, INNER_RATIO * width, dropout, F.gelu)
         self.output = nn.Linear(width, width)
         self.output_norm = nn.LayerNorm(width)
@@ -82,8 +86,10 @@ class BERT4Rec(nn.Module):
             reads = torch.stack([rows, torch.full_like(rows, items.shape[1])], 1)
             items, mask = F.pad(items, (0, 1)), F.pad(mask, (0, 1), value=True)
         # Whatever is there: a query must never see its answer.
-        items = items.index_put((reads[:, 0], reads[:, 1]), items.new_tensor(self.mask_id))
-        from_end = (mask.sum(1, keepdim=True) - mask.cumsum(1)).clamp(min=0)
+        # `torch.full` is filled on the device; `new_tensor` would wait for a copy to it.
+        gap = torch.full((), self.mask_id, dtype=items.dtype, device=items.device)
+        items = items.index_put((reads[:, 0], reads[:, 1]), gap)
+        from_end = (mask.sum(1, keepdim=True) - mask.cumsum(1)).clamp(0, self.max_len - 1)
         hidden = self.transformer(self.items(items) + self.positions(from_end), mask)
         return self.output_norm(F.gelu(self.output(hidden[reads[:, 0], reads[:, 1]])))
 

@@ -66,7 +66,7 @@ def _counts(content: Mapping[str, Any]) -> dict[str, int]:
     """How many categories there are, by the largest number in use."""
     pairs = (("n_categories", "category"), ("n_subcategories", "subcategory"))
     return {
-        count: int(np.max(content[ids])) + 1
+        count: int(np.max(np.asarray(content[ids]))) + 1
         for count, ids in pairs
         if content.get(ids) is not None and len(content[ids])
     }

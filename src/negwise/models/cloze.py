@@ -14,6 +14,7 @@ from torch import Tensor
 
 from negwise.draws import Key, Stream, block
 from negwise.errors import InputError
+from negwise.models.limits import shares
 
 # Another Philox key than that of the negatives, so that masks and negatives of one step are independent.
 MASKS = 0x636C6F7A65000000
@@ -35,9 +36,7 @@ def mask_sequence(items: Tensor, mask: Tensor, rate: float, key: Key, *, last_ra
 
     ``items``, ``mask`` (B, H). Each set of that many items is equally likely. A row without items asks nothing.
     """
-    for name, value in (("rate", rate), ("last_rate", last_rate)):
-        if not 0 <= value <= 1:
-            raise InputError(f"{name}={value}, expected a share from 0 to 1")
+    shares(rate=rate, last_rate=last_rate)
     if items.shape != mask.shape or items.dim() != 2:
         raise InputError(f"items {tuple(items.shape)} and mask {tuple(mask.shape)}, expected the same (B, H)")
     rows, places = items.shape
@@ -53,4 +52,5 @@ def mask_sequence(items: Tensor, mask: Tensor, rate: float, key: Key, *, last_ra
     hidden = torch.zeros_like(mask).scatter_(1, words.argsort(dim=1, stable=True), first)
     coin = block(key, numbers, numbers * 0 + COIN, Stream.ITEM)[0]
     hidden = torch.where(coin < int(last_rate * 2**32), number == length - 1, hidden) & mask
-    return Masked(items.masked_fill(hidden, 0), hidden.nonzero(), items[hidden])
+    reads = hidden.nonzero()
+    return Masked(items.masked_fill(hidden, 0), reads, items[reads[:, 0], reads[:, 1]])

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from negwise.errors import InputError
+from negwise.models.limits import counted
 
 
 class Convolution(nn.Module):
@@ -20,7 +21,8 @@ class Convolution(nn.Module):
         self, width: int, filters: int, window: int, activation: Callable[[Tensor], Tensor] = torch.relu
     ) -> None:
         super().__init__()
-        if window < 1 or window % 2 == 0:
+        counted(hidden=filters, window=window)
+        if window % 2 == 0:
             raise InputError(f"window={window}, expected an odd number of words such as 3")
         self.convolution = nn.Conv1d(width, filters, window, padding=window // 2)
         self.activation = activation

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from negwise.models.attention import AdditivePooling
+from negwise.models.attention import AdditivePooling, SelfAttention
 
 
 class Encoder(nn.Module):
@@ -28,17 +28,26 @@ class Encoder(nn.Module):
 
 @torch.no_grad()
 def start_xavier(module: nn.Module) -> None:
-    """Xavier-uniform weights, orthogonal recurrences, zero biases, for ``model.apply``: Keras, as the paper used."""
+    """Glorot-uniform weights, orthogonal recurrences, zero biases, for ``model.apply``: as Keras starts its layers.
+
+    Query, key and value are three matrices, although they are kept as one. An LSTM begins by remembering: the bias
+    of its forget gate is 1.
+    """
     if isinstance(module, nn.Linear | nn.Conv1d):
         nn.init.xavier_uniform_(module.weight)
         if module.bias is not None:
             nn.init.zeros_(module.bias)
+    elif isinstance(module, SelfAttention):  # after the Linear in it, which `apply` comes to first
+        for part in module.projections.weight.chunk(3):
+            nn.init.xavier_uniform_(part)
     elif isinstance(module, nn.GRU | nn.LSTM):
         for name, weight in module.named_parameters():
             if "bias" in name:
                 nn.init.zeros_(weight)
             elif "_hh_" in name:
-                for gate in weight.chunk(weight.shape[0] // module.hidden_size):
-                    nn.init.orthogonal_(gate)
+                nn.init.orthogonal_(weight)
             else:
                 nn.init.xavier_uniform_(weight)
+        if isinstance(module, nn.LSTM):
+            _, forget, _, _ = module.get_parameter("bias_ih_l0").chunk(4)
+            nn.init.ones_(forget)

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from negwise.errors import InputError
 from negwise.models.convolution import Convolution
 from negwise.models.encoder import Encoder, start_xavier
+from negwise.models.limits import counted, shares
 from negwise.models.reading import read
 from negwise.models.recurrent import LastState
 from negwise.models.settings import (
@@ -22,7 +23,7 @@ from negwise.models.settings import (
     USER_VARIANT,
 )
 from negwise.models.settings import LSTUR as PAPER
-from negwise.models.words import Words, id_table, numbered, token_table
+from negwise.models.words import Words, id_table, numbered, same_items, token_table
 from negwise.protocols import Query
 
 
@@ -66,9 +67,12 @@ class LSTUR(nn.Module):
         super().__init__()
         if variant not in ("ini", "con"):
             raise InputError(f"variant={variant!r}, expected 'ini' or 'con'")
+        counted(hidden=hidden, category_width=category_width, n_users=n_users)
+        shares(user_mask_rate=user_mask_rate)
         self.register_buffer("title", token_table("title", title, n_words), persistent=False)
         self.register_buffer("category", id_table("category", category, n_categories), persistent=False)
         self.register_buffer("subcategory", id_table("subcategory", subcategory, n_subcategories), persistent=False)
+        same_items(title=self.title, category=self.category, subcategory=self.subcategory)
         self.variant = variant
         self.user_mask_rate = user_mask_rate
         width = hidden + 2 * category_width
@@ -91,13 +95,15 @@ class LSTUR(nn.Module):
 
     def encode_queries(self, query: Query, encoded: Callable[[Tensor], Tensor]) -> Tensor:
         """Clicked news of B users -> (B, D); without clicks only the long-term vector is left."""
-        news = encoded(query.items)
+        # Padding may be anywhere. It is ids that move to the left, in their order: vectors are hundreds of times wider.
+        order = torch.argsort(query.mask.logical_not().byte(), dim=1, stable=True)
+        news, length = encoded(query.items.gather(1, order)), query.mask.sum(1)
         long_term = self.users(query.users)
         if self.training:
             known = torch.rand(len(long_term), 1, device=long_term.device) >= self.user_mask_rate
             long_term = long_term * known
         if self.variant == "ini":
-            return self.recent(news, query.mask, long_term)
+            return self.recent(news, length, long_term)
         start = news.new_zeros(len(news), self.recent.gru.hidden_size)
-        recent = self.recent(news, query.mask, start)
+        recent = self.recent(news, length, start)
         return torch.cat([recent, long_term.to(recent.dtype)], 1)

@@ -11,10 +11,11 @@ from torch import Tensor, nn
 from negwise.models.attention import AdditivePooling
 from negwise.models.convolution import Convolution
 from negwise.models.encoder import Encoder, start_xavier
+from negwise.models.limits import counted
 from negwise.models.reading import read
 from negwise.models.settings import CATEGORY_WIDTH, CNN_WINDOW, EMBEDDING_WIDTH, POOLING_WIDTH
 from negwise.models.settings import NAML as PAPER
-from negwise.models.words import Words, id_table, numbered, token_table
+from negwise.models.words import Words, id_table, numbered, same_items, token_table
 from negwise.protocols import Query
 
 
@@ -64,10 +65,12 @@ class NAML(nn.Module):
         vectors: Any = None,
     ) -> None:
         super().__init__()
+        counted(hidden=hidden, category_width=category_width)
         self.register_buffer("title", token_table("title", title, n_words), persistent=False)
         self.register_buffer("abstract", token_table("abstract", abstract, n_words), persistent=False)
         self.register_buffer("category", id_table("category", category, n_categories), persistent=False)
         self.register_buffer("subcategory", id_table("subcategory", subcategory, n_subcategories), persistent=False)
+        same_items(title=self.title, abstract=self.abstract, category=self.category, subcategory=self.subcategory)
         self.words = Words(n_words, embedding, dropout, vectors)
         wide = self.words.width
         self.title_view = Encoder(Convolution(wide, hidden, window), hidden, pooling, dropout)

@@ -8,12 +8,15 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
+from negwise.models.limits import counted
+
 
 class Recurrence(nn.Module):
     """An LSTM in reading order, one state per word: (N, L, E) -> (N, L, D). Padding is on the right."""
 
     def __init__(self, width: int, hidden: int) -> None:
         super().__init__()
+        counted(hidden=hidden)
         self.lstm = nn.LSTM(width, hidden, batch_first=True)
 
     def forward(self, x: Tensor, mask: Tensor) -> Tensor:  # noqa: ARG002 - the reader of the states has the mask
@@ -22,22 +25,19 @@ class Recurrence(nn.Module):
 
 
 class LastState(nn.Module):
-    """The state of a GRU after the last item: x (N, L, E), mask, start (N, D) -> (N, D).
+    """The state of a GRU after the last item: x (N, L, E), length (N,), start (N, D) -> (N, D).
 
-    Padding may be anywhere; a row without items ends where it starts.
+    Padding is on the right; a row without items ends where it starts.
     """
 
     def __init__(self, width: int, hidden: int) -> None:
         super().__init__()
         self.gru = nn.GRU(width, hidden, batch_first=True)
 
-    def forward(self, x: Tensor, mask: Tensor, start: Tensor) -> Tensor:
+    def forward(self, x: Tensor, length: Tensor, start: Tensor) -> Tensor:
         if x.shape[1] == 0:
             return start
-        order = torch.argsort(mask.logical_not().byte(), dim=1, stable=True)  # items first, in their order
-        x = x.gather(1, order[..., None].expand_as(x))
         states, _ = self.gru(x, start.to(x.dtype)[None].contiguous())
-        length = mask.sum(1)
         last = (length - 1).clamp(min=0)
         state = states[torch.arange(len(x), device=x.device), last]
         return torch.where(length[:, None] > 0, state, start.to(state.dtype))

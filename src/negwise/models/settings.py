@@ -79,7 +79,7 @@ CHOICES = (
         "width of word embeddings",
         _TEXT,
         f"{EMBEDDING_WIDTH}, or that of the vectors loaded",
-        "that of the GloVe vectors that the NRMS, NAML and LSTUR papers start from",
+        "that of the 300d GloVe vectors that the NAML authors' code loads; the NRMS authors' code has 300 too",
     ),
     Choice(
         "embeddings of words and categories at the start",
@@ -90,21 +90,37 @@ CHOICES = (
     Choice(
         "weights at the start",
         _TEXT,
-        "Xavier uniform, recurrent ones orthogonal, biases 0",
+        "Glorot uniform, recurrent ones orthogonal, biases 0, but 1 for the forget gate of the LSTM",
         "the defaults of Keras, which the paper used",
+    ),
+    Choice(
+        "places of dropout",
+        _TEXT,
+        "on the words' vectors, and before additive attention over words or (NRMS) over self-attended news; in "
+        "the Transformer also on the attention's weights and on what each part adds",
+        "where the NRMS authors' code has it; in the Transformer, where BERT has it",
     ),
     Choice(
         "width inside additive attention",
         _TEXT,
         str(POOLING_WIDTH),
-        "the value of the NRMS, NAML and LSTUR papers",
+        "that of the NRMS authors' code, of NAML in microsoft/recommenders and of LSTUR in newsreclib",
     ),
-    Choice("window of the CNN", _CNN, str(CNN_WINDOW), "the value of the NAML and LSTUR papers"),
+    Choice(
+        "scores of self-attention",
+        ("nrms",),
+        "products of two projections over the square root of the head size, no biases",
+        "the NRMS authors' code",
+    ),
+    Choice(
+        "window of the CNN", _CNN, str(CNN_WINDOW), "that of NAML in microsoft/recommenders and of LSTUR in newsreclib"
+    ),
     Choice(
         "width of category embeddings",
         ("naml", "lstur"),
         str(CATEGORY_WIDTH),
-        "the value of the NAML paper; in LSTUR they join the title's vector, so that D = 256 + 2 * 100",
+        "that of NAML in microsoft/recommenders and of LSTUR in newsreclib; in LSTUR they join the title's vector, "
+        "so that D = 256 + 2 * 100",
     ),
     Choice(
         "variant of LSTUR",
@@ -113,16 +129,23 @@ CHOICES = (
         "its paper has both; a reader without history then is the long-term vector itself, with no special case",
     ),
     Choice(
+        "reset gate of the GRU",
+        ("lstur",),
+        "applied after the product with the state's weights",
+        "the GRU of PyTorch and cuDNN, which runs a whole history in one call",
+    ),
+    Choice(
         "masking of the long-term user vector",
         ("lstur",),
         f"with probability {USER_MASK_RATE} in training; vectors start at 0",
-        "the LSTUR paper masks so that unknown users work; starting at 0, a user never trained on is a masked one",
+        "newsreclib's rate (other code has 0.1); starting at 0, as in microsoft/recommenders, a user never trained "
+        "on is a masked one",
     ),
     Choice(
         "a news item without abstract or category",
         ("naml",),
         "that view takes no part in the attention over views",
-        "most news has no abstract in some sets; a zero vector would still take its share of the weight",
+        "a zero vector in its place would still take its share of the weight",
     ),
     Choice(
         "an empty history",
@@ -133,8 +156,8 @@ CHOICES = (
     Choice(
         "layers, inner width, order of normalisation",
         ("siamese-transformer",),
-        f"{TEXT_LAYERS} layers, {INNER_RATIO} x 256, ReLU, normalised after each part",
-        "Vaswani et al. 2017, with the fewest layers in which one reads what another wrote",
+        f"words projected to 256, {TEXT_LAYERS} layers, {INNER_RATIO} x 256, ReLU, normalised after each part",
+        "the layer of Vaswani et al. 2017, with the fewest layers in which one reads what another wrote",
     ),
     Choice(
         "positions of words",
@@ -151,28 +174,35 @@ CHOICES = (
     Choice(
         "activation of the CNN",
         ("siamese-cnn",),
-        "GELU (the news models have ReLU, as in their papers)",
+        "GELU (the news models have ReLU, as NAML in microsoft/recommenders)",
         "with ReLU a text of a word or two can become the zero vector, which has no gradient back",
     ),
-    Choice("direction of the LSTM", ("siamese-lstm",), "one", "256 units; padding on the right then cannot be seen"),
+    Choice(
+        "direction of the LSTM", ("siamese-lstm",), "one", "256 units are D, and padding on the right cannot be seen"
+    ),
     Choice(
         "score of two texts",
         _SIAMESE,
         f"cosine / {TEXT_TEMPERATURE}",
-        "a dot product of long vectors saturates the softmax; None gives the plain dot product",
+        "bounded, so that long vectors cannot saturate the softmax; None gives the plain dot product",
     ),
     Choice(
-        "layers, inner width, activation",
+        "layers, inner width, activation, order of normalisation",
         ("bert4rec",),
-        f"{BERT4REC_LAYERS} layers, {INNER_RATIO} x 64, GELU, normalised after each part",
-        "the BERT4Rec paper",
+        f"{BERT4REC_LAYERS} layers, {INNER_RATIO} x 64, GELU, normalised after each part, and queries once more",
+        "the BERT4Rec authors' code and its settings for ML-1M",
     ),
-    Choice("weights at the start", ("bert4rec",), f"truncated normal, std {BERT4REC_STD}", "the BERT4Rec paper"),
+    Choice(
+        "weights at the start",
+        ("bert4rec",),
+        f"normal, std {BERT4REC_STD}, cut at two std; biases 0",
+        "the BERT4Rec authors' code: TensorFlow's truncated normal",
+    ),
     Choice(
         "length of a sequence",
         ("bert4rec",),
         f"{BERT4REC_PLACES} items, and a place for the mask of the next one",
-        "the BERT4Rec paper, ML-1M",
+        "the BERT4Rec authors' settings for ML-1M, where the mask is one of the 200",
     ),
     Choice(
         "positions of items",
@@ -180,7 +210,7 @@ CHOICES = (
         "learned, counted from the end",
         "the next item then always has the same position, and padding on either side cannot be seen",
     ),
-    Choice("share of items masked", ("bert4rec",), str(BERT4REC_MASK_RATE), "the BERT4Rec paper, ML-1M"),
+    Choice("share of items masked", ("bert4rec",), str(BERT4REC_MASK_RATE), "the BERT4Rec authors' settings for ML-1M"),
     Choice(
         "rows with only the last item masked",
         ("bert4rec",),
@@ -190,14 +220,16 @@ CHOICES = (
     Choice(
         "bias of an item",
         ("bert4rec",),
-        "none",
-        "the last normalisation adds the same vector b to every query, so e . b is a bias of item e already",
+        "none of its own, which the authors' code has",
+        "scores are dot products; the last normalisation adds the same vector b to every query, and e . b is a bias "
+        "of item e",
     ),
     Choice(
         "words and clicks kept",
         _TEXT,
         f"titles {TITLE_WORDS}, abstracts and bodies {BODY_WORDS}, histories {HISTORY}",
-        "usual for MIND; the data decides, the models take any length",
+        "titles and histories as in the NRMS authors' code; 100 words held 99.7% of 1,901 of MIND's abstracts whole; "
+        "the data decides, the models take any length",
     ),
 )
 """What the paper leaves out."""

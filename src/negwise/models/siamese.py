@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -12,6 +13,7 @@ from torch import Tensor, nn
 from negwise.errors import InputError
 from negwise.models.convolution import Convolution
 from negwise.models.encoder import Encoder, start_xavier
+from negwise.models.limits import counted
 from negwise.models.reading import read
 from negwise.models.recurrent import Recurrence
 from negwise.models.settings import (
@@ -26,7 +28,7 @@ from negwise.models.settings import (
     TEXT_TEMPERATURE,
 )
 from negwise.models.transformer import TextTransformer
-from negwise.models.words import Words, token_table
+from negwise.models.words import Words, same_items, token_table
 from negwise.protocols import Query
 
 
@@ -46,11 +48,12 @@ class Siamese(nn.Module):
         self, left: Any, right: Any, words: Words, encoder: Encoder, temperature: float | None = TEXT_TEMPERATURE
     ) -> None:
         super().__init__()
-        if temperature is not None and not temperature > 0:
-            raise InputError(f"temperature={temperature}, expected a number above 0, or None for plain dot products")
+        if temperature is not None and not (isinstance(temperature, int | float) and 0 < temperature < math.inf):
+            raise InputError(f"temperature={temperature!r}, expected a number above 0, or None for plain dot products")
         n_words = words.embedding.num_embeddings
         self.register_buffer("left", token_table("left", left, n_words), persistent=False)
         self.register_buffer("right", token_table("right", right, n_words), persistent=False)
+        same_items(left=self.left, right=self.right)
         self.words = words
         self.encoder = encoder
         self.temperature = temperature
@@ -90,6 +93,7 @@ def siamese_transformer(
     vectors: Any = None,
 ) -> Siamese:
     """Words read by a Transformer. D = heads * head_dim."""
+    counted(heads=heads, head_dim=head_dim)
     words = Words(n_words, embedding, dropout, vectors)
     width = heads * head_dim
     context = TextTransformer(words.width, layers, heads, head_dim, INNER_RATIO * width, dropout)

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import lru_cache
 
 import torch
 from torch import Tensor, nn
 
 from negwise.models.attention import SelfAttention
+from negwise.models.limits import counted
 
 
 class TransformerLayer(nn.Module):
@@ -47,6 +49,7 @@ class Transformer(nn.Module):
         activation: Callable[[Tensor], Tensor] = torch.relu,
     ) -> None:
         super().__init__()
+        counted(layers=layers)
         self.norm = nn.LayerNorm(heads * head_dim)
         self.dropout = nn.Dropout(dropout)
         self.layers = nn.ModuleList(
@@ -71,11 +74,18 @@ class TextTransformer(nn.Module):
     def forward(self, x: Tensor, mask: Tensor) -> Tensor:
         x = self.project(x)
         width = x.shape[-1]
-        return self.transformer(math.sqrt(width) * x + sinusoids(x.shape[1], width, x.device), mask)
+        # At least float32, which autocast leaves the sum in: bfloat16 has no room for angles.
+        positions = sinusoids(x.shape[1], width, x.device, torch.promote_types(x.dtype, torch.float32))
+        return self.transformer(math.sqrt(width) * x + positions, mask)
 
 
-def sinusoids(places: int, width: int, device: torch.device) -> Tensor:
-    """Positions (places, width): sin(p w_i) in the first half, cos(p w_i) in the second, w_i = 10000^(-2i / width)."""
-    frequency = torch.exp(torch.arange(0, width, 2, device=device) * (-math.log(10_000.0) / width))
-    angle = torch.arange(places, device=device)[:, None] * frequency
-    return torch.cat([angle.sin(), angle.cos()], 1)[:, :width]
+@lru_cache(maxsize=64)
+def sinusoids(places: int, width: int, device: torch.device, dtype: torch.dtype) -> Tensor:
+    """Positions (places, width): sin(p w_i) in the first half, cos(p w_i) in the second, w_i = 10000^(-2i / width).
+
+    Through float64: in float32 the angle of place 100 would be off by 1e-5. They are kept, since every step asks for
+    the same few.
+    """
+    half = torch.arange(0, width, 2, device=device, dtype=torch.float64)
+    angle = torch.arange(places, device=device)[:, None] * torch.exp(half * (-math.log(10_000.0) / width))
+    return torch.cat([angle.sin(), angle.cos()], 1)[:, :width].to(dtype)

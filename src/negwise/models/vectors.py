@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import os
+import zlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -45,23 +46,27 @@ def load_vectors(
 ) -> Vectors:
     """The vectors of ``vocabulary`` (word 0 padding, word 1 unknown) from a file, spelled as they are there.
 
-    ``path`` is a text file, one ``word number number ...`` a line (GloVe; the first line of word2vec is skipped),
-    plain or ``.gz``; or an array ``.npy`` (rows, E) whose words, one a line, are in ``words``: by default the file
-    beside it that ends in ``.words.txt``, ``name.npy`` or ``name.f16.npy`` having ``name.words.txt``. The first
-    of equal words counts. Padding is 0; a word that was not found is drawn from a normal distribution with each
-    column's mean and standard deviation over the found ones, always the same for one ``seed``.
+    ``path`` is a text file, one ``word number number ...`` a line (GloVe), after a line ``rows width`` where there is
+    one (word2vec, fastText), plain or ``.gz``; or an array ``.npy`` (rows, E) whose words, one a line, are in
+    ``words``: by default the file beside it that ends in ``.words.txt``, ``name.npy`` or ``name.f16.npy`` having
+    ``name.words.txt``. The first of equal words counts. Padding is 0; a word that was not found is drawn from a
+    normal distribution with each column's mean and standard deviation over the found ones, always the same for
+    one ``seed``.
     """
     source = Path(path)
     if not source.is_file():
         raise InputError(f"{source}: there is no such file of vectors")
-    wanted = {word: row for row, word in reversed(list(enumerate(vocabulary))) if row >= FIRST_WORD}
+    if words is not None and source.suffix != ".npy":
+        raise InputError(f"words={str(words)!r} goes with an array .npy; {source} has its words in it: leave words out")
+    wanted = _rows(vocabulary)
     if source.suffix == ".npy":
         rows, values = _from_array(source, Path(words) if words is not None else _words_beside(source), wanted)
     else:
         rows, values = _from_text(source, wanted)
     if not rows:
         raise InputError(
-            f"{source} has none of the {len(wanted):,} words, such as {list(wanted)[-3:]}; are they spelled alike?"
+            f"{source} has none of the {len(wanted):,} words, such as {list(wanted)[:3]}; are they spelled alike, and "
+            "are the numbers of a line separated by single spaces?"
         )
     mean, std = values.mean(0, dtype=np.float64), values.std(0, dtype=np.float64)
     random = np.random.default_rng(seed).standard_normal((len(vocabulary), values.shape[1]))
@@ -73,16 +78,37 @@ def load_vectors(
     return Vectors(table, found, source.name)
 
 
+def _rows(vocabulary: Sequence[str]) -> dict[str, int]:
+    """The row of each word."""
+    wanted: dict[str, int] = {}
+    for row, word in enumerate(vocabulary[FIRST_WORD:], FIRST_WORD):
+        if wanted.setdefault(word, row) != row:
+            raise InputError(f"the vocabulary has {word!r} as word {wanted[word]} and as word {row}, expected it once")
+    return wanted
+
+
 def _from_array(source: Path, words: Path, wanted: dict[str, int]) -> tuple[list[int], NDArray[np.float32]]:
-    array = np.load(source, mmap_mode="r", allow_pickle=False)
-    names = words.read_text(encoding="utf-8").splitlines()
-    if array.ndim != 2 or len(array) != len(names):
-        raise InputError(f"{source} has shape {array.shape}, but {words} has {len(names)} words, one a line")
+    try:
+        array = np.load(source, mmap_mode="r", allow_pickle=False)
+    except (ValueError, EOFError) as error:
+        raise InputError(f"{source} is no array of numbers; make one with numpy.save") from error
+    if not words.is_file():
+        raise InputError(f"{words}: there is no such file of words")
+    # Not `splitlines`, which also splits at characters that words may have.
+    names = words.read_text(encoding="utf-8").removesuffix("\n").split("\n")
+    if array.ndim != 2 or array.dtype.kind not in "fiu" or len(array) != len(names):
+        came = f"{array.dtype} of shape {array.shape}"
+        raise InputError(f"{source} is {came}, expected numbers, a row for each of the {len(names)} words in {words}")
     places: dict[int, int] = {}
     for place, name in enumerate(names):
         if name in wanted:
             places.setdefault(wanted[name], place)
-    return list(places), np.asarray(array[list(places.values())], dtype=np.float32)
+    values = np.asarray(array[list(places.values())], dtype=np.float32)
+    broken = np.flatnonzero(~np.isfinite(values).all(1))
+    if len(broken):
+        place = list(places.values())[broken[0]]
+        raise InputError(f"{source}, row {place} ({names[place]!r}): expected finite numbers")
+    return list(places), values
 
 
 def _words_beside(source: Path) -> Path:
@@ -97,34 +123,56 @@ def _words_beside(source: Path) -> Path:
 
 def _from_text(source: Path, wanted: dict[str, int]) -> tuple[list[int], NDArray[np.float32]]:
     found: dict[int, NDArray[np.float32]] = {}
-    width = 0
-    with _open(source) as file:
-        for number, line in _lines(file):
-            width = width or line.count(" ")
-            word, *numbers = line.rsplit(" ", width)  # from the right: words of some files have spaces
-            if word not in wanted or wanted[word] in found:
-                continue
-            try:
-                vector = np.array(numbers, dtype=np.float32)
-            except ValueError:
-                vector = np.empty(0, np.float32)
-            if len(vector) != width or not np.isfinite(vector).all():
-                raise InputError(f"{source}, line {number}: expected a word and {width} numbers, got {line[:60]!r}")
-            found[wanted[word]] = vector
+    try:
+        with _open(source) as file:
+            for number, line, width in _lines(source, file):
+                word, *numbers = line.rsplit(" ", width)  # from the right: words of some files have spaces
+                if word not in wanted and not _has_numbers_left(word, wanted):
+                    continue
+                vector = _vector(numbers)
+                if word not in wanted or vector is None or len(vector) != width:
+                    raise InputError(f"{source}, line {number}: expected a word and {width} numbers, got {line[:60]!r}")
+                found.setdefault(wanted[word], vector)
+    except (UnicodeDecodeError, EOFError, gzip.BadGzipFile, zlib.error) as error:
+        raise InputError(
+            f"{source}: expected lines of text in UTF-8, plain or packed in a whole .gz, got: {error}. "
+            "Unpack other archives first; of word2vec, take the text form"
+        ) from error
     return list(found), np.array(list(found.values()), dtype=np.float32)
 
 
-def _lines(file: TextIO) -> Iterator[tuple[int, str]]:
-    """Numbered lines, without the ``rows width`` that word2vec begins with."""
+def _has_numbers_left(word: str, wanted: dict[str, int]) -> bool:
+    """A wanted word with numbers behind it is a line that is too long."""
+    first, *more = word.split(" ")
+    return bool(more) and first in wanted and _vector(more) is not None
+
+
+def _vector(numbers: list[str]) -> NDArray[np.float32] | None:
+    try:
+        vector = np.array(numbers, dtype=np.float32)
+    except ValueError:
+        return None
+    return vector if np.isfinite(vector).all() else None
+
+
+def _lines(source: Path, file: TextIO) -> Iterator[tuple[int, str, int]]:
+    """Number, text and how many numbers it should have, for each line after the ``rows width`` of word2vec."""
+    promised = width = rows = 0
     for number, line in enumerate(file, 1):
         text = line.rstrip(" \r\n")
-        if number == 1 and len(text.split()) == 2 and all(part.isdigit() for part in text.split()):
-            continue
-        if text:
-            yield number, text
+        if number == 1 and len(text.split()) == 2 and all(part.isdecimal() for part in text.split()):
+            promised, width = map(int, text.split())
+        elif text:
+            rows, width = rows + 1, width or text.count(" ")
+            yield number, text, width
+    if promised and rows != promised:
+        raise InputError(
+            f"{source} has {rows:,} rows, but its first line says {promised:,}: "
+            "is it cut? If it is meant to be so, correct that line"
+        )
 
 
 def _open(source: Path) -> TextIO:
     if source.suffix == ".gz":
-        return gzip.open(source, "rt", encoding="utf-8", newline="\n")
-    return source.open(encoding="utf-8", newline="\n")
+        return gzip.open(source, "rt", encoding="utf-8-sig", newline="\n")
+    return source.open(encoding="utf-8-sig", newline="\n")
