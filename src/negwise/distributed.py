@@ -67,10 +67,16 @@ def total_rows(rows: int, device: torch.device | str = "cpu") -> int:
 
 def add_counts(wins: Tensor, pairs: Tensor) -> tuple[float, int]:
     """Wins and pairs of all rows of all ranks, as every rank must see them before a controller sets K."""
-    counts = torch.stack([wins.detach().double().sum(), pairs.detach().double().sum()])
-    if world_size() > 1:
-        dist.all_reduce(counts)
+    counts = total(torch.stack([wins.detach().double().sum(), pairs.detach().double().sum()]))
     return float(counts[0]), int(counts[1])
+
+
+def total(tensor: Tensor) -> Tensor:
+    """The sum over ranks; ``tensor`` itself stays as it is."""
+    tensor = tensor.clone()
+    if world_size() > 1:
+        dist.all_reduce(tensor)
+    return tensor
 
 
 class _Gather(torch.autograd.Function):

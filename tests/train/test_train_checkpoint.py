@@ -93,8 +93,28 @@ def test_keeps_the_last_two_and_the_best(tmp_path):
     for step, chosen in best.items():
         checkpoint.write(tmp_path, step, model, optimizer, {**STATE, "best": {"step": chosen}})
         kept[step] = checkpoint.steps(tmp_path)
-    assert kept == {0: [0], 5: [0, 5], 10: [5, 10], 15: [5, 10, 15], 20: [15, 20], 25: [20, 25]}
+    # at 20 the best of 15 is still there: without 20 the run would go on from 15, and want it at its end
+    assert kept == {0: [0], 5: [0, 5], 10: [5, 10], 15: [5, 10, 15], 20: [5, 15, 20], 25: [20, 25]}
     assert sorted(entry.name for entry in (tmp_path / "checkpoints").iterdir()) == ["20", "25"]
+
+
+def test_written_again_it_is_never_away(tmp_path, monkeypatch):
+    """The same weights with a new state: no moment at which a kill would leave no checkpoint of the step."""
+    model = Dot()
+    optimizer = torch.optim.SGD(model.parameters())
+    checkpoint.write(tmp_path, 5, model, optimizer, STATE)
+    seen, plain = [], Path.replace
+
+    def replace(self, target):
+        moved = plain(self, target)
+        seen.append(checkpoint.latest(tmp_path).step)
+        return moved
+
+    monkeypatch.setattr(Path, "replace", replace)
+    checkpoint.write(tmp_path, 5, model, optimizer, {**STATE, "best": {"step": 5}})
+    assert seen == [5]
+    assert checkpoint.latest(tmp_path).state["best"] == {"step": 5}
+    assert [entry.name for entry in (tmp_path / "checkpoints").iterdir()] == ["5"]
 
 
 def make_two(tmp_path):
@@ -114,16 +134,41 @@ def test_a_damaged_checkpoint_is_told_and_nothing_is_lost(name, damage, tmp_path
     if damage == "gone":
         (folder / name).unlink()
     elif damage == "flip":
-        if name == "state.json":
-            pytest.skip("a changed state is read as it is")
-        (folder / name).write_bytes(whole[:-9] + bytes([whole[-9] ^ 1]) + whole[-8:])
+        at = whole.index(b'"threads": 1') + 11 if name == "state.json" else len(whole) - 9
+        (folder / name).write_bytes(whole[:at] + bytes([whole[at] ^ 1]) + whole[at + 1 :])
     else:
         (folder / name).write_bytes(whole[: len(whole) // 2] if damage == "cut" else b"")
     with pytest.raises(CheckpointError, match=rf"10: {name}.*remove the folder: the run then goes on from step 5"):
         checkpoint.latest(tmp_path)
+    with pytest.raises(
+        CheckpointError, match="no checkpoint here" if (name, damage) == ("state.json", "gone") else name
+    ):
+        load_weights(Dot(), folder)
     assert checkpoint.steps(tmp_path) == [5, 10]
     shutil.rmtree(folder)
     assert checkpoint.latest(tmp_path).step == 5
+
+
+def test_a_damaged_best_is_told_when_the_run_is_taken_up(tmp_path):
+    """Not at its end."""
+    model = Dot()
+    optimizer = torch.optim.Adam(model.parameters())
+    for step in (5, 10, 15):
+        checkpoint.write(tmp_path, step, model, optimizer, {**STATE, "best": {"step": 5}})
+    (tmp_path / "checkpoints" / "5" / "weights.safetensors").unlink()
+    found = checkpoint.latest(tmp_path)
+    with pytest.raises(CheckpointError, match=r"5: weights.*those after it \(10, 15\): the run then starts anew"):
+        checkpoint.restore(found, "abc", model, optimizer)
+
+
+def test_a_copy_of_a_checkpoint_elsewhere(tmp_path):
+    copy = shutil.copytree(make_two(tmp_path), tmp_path / "chosen")
+    assert same(bits(load_weights(Dot(seed=3), copy)), bits(load_weights(Dot(seed=4), tmp_path)))
+    (copy / "weights.safetensors").write_bytes(b"")
+    with pytest.raises(
+        CheckpointError, match=r"chosen: weights.safetensors \(0 bytes\) is cut off or changed. Restore"
+    ):
+        load_weights(Dot(), copy)
 
 
 def test_loading_weights(tmp_path):

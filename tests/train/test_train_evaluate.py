@@ -118,9 +118,9 @@ def test_leaves_the_model_as_it_was_and_may_be_ended():
     assert model.training
 
     def end():
-        raise StopIteration
+        raise KeyboardInterrupt
 
-    with pytest.raises(StopIteration):
+    with pytest.raises(KeyboardInterrupt):
         evaluate(model, split, between=end)
     assert model.training
     with pytest.raises(InputError, match="no query"):

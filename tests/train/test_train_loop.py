@@ -3,8 +3,8 @@
 import io
 import json
 import math
+import re
 import sys
-import types
 
 import numpy as np
 import pytest
@@ -230,36 +230,55 @@ def test_a_bar_on_a_terminal():
         bar.step(STEP)
         bar.say("hello")
     shown = stream.getvalue()
-    for part in ("30/100", "K 4.25", "loss 1.5000", "val 0.712±0.004", "steps/s", "hello"):
+    for part in ("30/100", "K 4.25", "loss 1.5000", "AUC val 0.712", "steps/s", "hello"):
         assert part in shown, part
 
 
-def test_tensorboard_on_request(tmp_path, monkeypatch):
+def test_a_bar_in_eighty_columns(monkeypatch):
+    """Nothing is cut off: step, K, loss, AUC, rate and the time left."""
+
+    class Terminal(io.StringIO):
+        def isatty(self):
+            return True
+
+    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.setenv("TERM", "xterm")
+    stream = Terminal()
+    with display(10000, 0, stream) as bar:
+        for split in ("train", "val"):
+            bar.evaluation({**EVALUATION, "split": split})
+        for step in range(1, 60):
+            bar.step({**STEP, "step": step, "k": 180.25})
+    last = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", stream.getvalue().split("\r")[-1]).strip()
+    pattern = r"59/10000 .*AUC train 0\.712 val 0\.712  K 180  loss 1\.5000  [0-9.e+]+ steps/s (\d:\d\d:\d\d|-:--:--)"
+    assert re.fullmatch(pattern, last), last
+
+
+def test_tensorboard_has_to_be_there(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "tensorboard", None)
     with pytest.raises(MissingExtra, match="tensorboard"):
         run(tmp_path / "without", tensorboard=True)
     assert not (tmp_path / "without").exists()
-    plotted = []
 
-    class Writer:
-        def __init__(self, folder, purge_step):
-            plotted.append((folder, purge_step))
 
-        def add_scalar(self, name, value, step):
-            plotted.append((name, value, step))
+@pytest.mark.slow
+def test_tensorboard_on_request(tmp_path):
+    """TensorBoard's own reader finds what the log has."""
+    accumulator = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
+    run(tmp_path, tensorboard=True)
+    log, events = read_run(tmp_path), accumulator.EventAccumulator(str(tmp_path / "tensorboard")).Reload()
 
-        def close(self):
-            plotted.append("closed")
+    def plotted(name):
+        return {event.step: event.value for event in events.Scalars(name)}
 
-    monkeypatch.setitem(sys.modules, "tensorboard", types.ModuleType("tensorboard"))
-    board = types.ModuleType("torch.utils.tensorboard")
-    board.SummaryWriter = Writer
-    monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", board)
-    run(tmp_path / "with", tensorboard=True)
-    log = read_run(tmp_path / "with")
-    assert plotted[0] == (str(tmp_path / "with" / "tensorboard"), 1) and plotted[-1] == "closed"
-    assert ("train/loss", log.steps[3]["loss"], 4) in plotted
-    assert ("eval/val/auc", log.of_split("val")[1]["auc"], 5) in plotted
+    for name in ("k", "k_used", "loss", "win_rate", "log_k1", "mi_bound"):
+        assert plotted(f"train/{name}") == {
+            record["step"]: pytest.approx(record[name], rel=1e-6) for record in log.steps
+        }, name
+    for split in ("train", "val"):
+        assert plotted(f"eval/{split}/auc") == {
+            record["step"]: pytest.approx(record["auc"], rel=1e-6) for record in log.of_split(split)
+        }
 
 
 def test_a_second_ctrl_c_stops_at_once():

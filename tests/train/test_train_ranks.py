@@ -6,31 +6,34 @@ import sys
 from pathlib import Path
 
 import pytest
+import torch
 from safetensors.torch import load_file
 from torch.testing import assert_close
 from train_ranks import CASES
 
 from negwise.records import read_run
 
-HERE = Path(__file__).parent
+SCRIPT = str(Path(__file__).parent / "train_ranks.py")
+COMMANDS = {
+    1: [sys.executable, SCRIPT],
+    2: [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2", SCRIPT],
+}
+
+
+def call(processes, *words):
+    """What ``train_ranks.py`` says."""
+    command, environment = [*COMMANDS[processes], *map(str, words)], {**os.environ, "OMP_NUM_THREADS": "1"}
+    done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=300, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
 
 
 @pytest.fixture(scope="module")
 def outs(tmp_path_factory):
     """Folders of the same runs by one process and by two."""
-    script = str(HERE / "train_ranks.py")
-    commands = {
-        1: [sys.executable, script],
-        2: [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2", script],
-    }
-    found = {}
-    for processes, command in commands.items():
-        found[processes] = tmp_path_factory.mktemp(f"ranks-{processes}")
-        environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-        done = subprocess.run(
-            [*command, str(found[processes])], capture_output=True, text=True, env=environment, timeout=300, check=False
-        )
-        assert done.returncode == 0, done.stderr
+    found = {processes: tmp_path_factory.mktemp(f"ranks-{processes}") for processes in COMMANDS}
+    for processes, out in found.items():
+        call(processes, out)
     return found
 
 
@@ -52,6 +55,27 @@ def test_two_ranks_are_one(case, outs):
         assert (mine["queries"], mine["pairs"]) == (its["queries"], its["pairs"])
         assert mine["auc"] == pytest.approx(its["auc"], abs=1e-6)
         assert mine["metrics"] == pytest.approx(its["metrics"], abs=1e-6)
+    # At the start the weights are the same bits, and so is all that is made of them.
+    assert [record for record in two.evals if record["step"] == 0] == [
+        record for record in one.evals if record["step"] == 0
+    ]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("point", "number", "step"), [("step", 4, 4), ("chunk", 13, 5)])
+def test_ctrl_c_in_one_rank_stops_all(point, number, step, outs, tmp_path):
+    """In a step, and between two chunks of an evaluation, of which an evaluation of two splits has ten."""
+    said = call(2, tmp_path, "mean", point, number)
+    for rank in (0, 1):
+        assert f"rank {rank}: stopped after step {step} of 16, which is saved" in said
+    assert [record["event"] for record in read_run(tmp_path / "mean").events] == ["start", "stop"]
+    call(2, tmp_path, "mean", "never", 0)
+    for name in ("weights", "optimizer"):
+        again, whole = (
+            load_file(out / "mean" / "checkpoints" / "16" / f"{name}.safetensors") for out in (tmp_path, outs[2])
+        )
+        assert all(torch.equal(again[key], whole[key]) for key in whole)
+    assert read_run(tmp_path / "mean").evals == read_run(outs[2] / "mean").evals
 
 
 @pytest.mark.slow

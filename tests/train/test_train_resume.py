@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -122,6 +123,27 @@ def test_ctrl_c_saves_and_says_how_to_go_on(point, number, case, step, child, un
     assert checkpoint.latest(tmp_path).step == step
     assert child(tmp_path, case=case).code == 0
     check(tmp_path, undisturbed[case], windows=case == "open")
+
+
+ROOMS = [
+    (100, 0, "config.json"),
+    (2500, 0, "the checkpoint of step 0"),
+    (100, 9, "run.jsonl"),  # the config is there already
+]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("room", "batch", "what"), ROOMS)
+def test_a_full_disk_is_told_and_loses_nothing(room, batch, what, child, undisturbed, tmp_path):
+    """No file may grow beyond ``room`` bytes, from the start or from a kill at ``batch`` on."""
+    if batch:
+        assert child(tmp_path, "batch", batch).code == -9
+    full = child(tmp_path, "room", room)
+    assert full.code == 1
+    assert re.search(rf"Error: could not write .*{what}", full.said), full.said
+    assert "Nothing is lost" in full.said and "Make room and type the same command again" in full.said
+    assert child(tmp_path).code == 0
+    check(tmp_path, undisturbed["open"])
 
 
 @pytest.mark.slow

@@ -7,9 +7,10 @@ import torch
 from train_world import N_ITEMS, Dot, Mean, make_sampler, make_world
 
 from negwise.draws import Key
-from negwise.samplers import Impression, InBatch, Lists, Pool, Popularity, Uniform
+from negwise.errors import InputError
+from negwise.samplers import Hardest, Impression, InBatch, Lists, Mixture, Pool, Popularity, Uniform
 from negwise.train.batches import fetch
-from negwise.train.step import DENSE, TOTALS, Asked, Distinct, Step, draw, totals
+from negwise.train.step import DENSE, TOTALS, Asked, Distinct, Step, draw, reads_batch, totals
 
 
 @pytest.mark.parametrize("n_items", [N_ITEMS, DENSE * 1000])
@@ -107,3 +108,12 @@ def test_totals_add_up():
     )
     nothing = totals(loss[:0], wins[:0], pairs[:0])
     assert nothing.tolist() == [0] * 5
+
+
+def test_what_would_draw_from_one_process_alone_is_refused():
+    for name, sampler in samplers().items():
+        assert reads_batch(sampler) == (name == "in-batch"), name
+    assert not reads_batch(Mixture([Uniform(9), Popularity(torch.arange(1, 10))], [1, 1]))
+    for sampler in (Mixture([Uniform(9), InBatch()], [1, 1]), Hardest(InBatch(), 3, lambda ids, _: ids)):
+        with pytest.raises(InputError, match=r"InBatch within \w+ would draw from the rows of one process alone"):
+            reads_batch(sampler)

@@ -4,13 +4,15 @@
 answers {"code", "said"}. ``point`` names where the run kills itself, at the ``number``-th time: "batch" (when a step
 asks for its examples), "log" (in the middle of a line), "file" (in the middle of a file of a checkpoint), "rename" (a
 checkpoint is written and not yet in place), "prune" (in place, old ones not yet gone), "result" (all done but the
-result), "interrupt" (Ctrl-C in a step), "judge" (Ctrl-C in an evaluation); "never".
+result), "interrupt" (Ctrl-C in a step), "judge" (Ctrl-C in an evaluation); "never". With "room" no file may grow beyond
+``number`` bytes: the disk is full.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import resource
 import signal
 import sys
 import tempfile
@@ -104,6 +106,8 @@ def arrange(point: str, number: int) -> None:
         before(run_module, "fetch", at(number, interrupt))
     elif point == "judge":
         before(run_module, "evaluate", at(number, interrupt))
+    elif point == "room":
+        resource.setrlimit(resource.RLIMIT_FSIZE, (number, resource.RLIM_INFINITY))
 
 
 def work(request) -> int:
@@ -117,6 +121,7 @@ def work(request) -> int:
         print(stopped, file=sys.stderr)
         return 130
     except BaseException:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY,) * 2)  # there is room to say so
         traceback.print_exc()
         return 1
     return 0

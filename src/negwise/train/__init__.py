@@ -16,11 +16,15 @@ from negwise.train.checkpoint import CheckpointError, load_weights
 from negwise.train.evaluate import evaluate
 from negwise.train.judging import FullRanking, Judged, Shown, judged, subset
 from negwise.train.loop import fit
+from negwise.train.progress import Display
+from negwise.train.run import Enough
 from negwise.train.settings import Settings
 from negwise.train.stopping import Stopped
 
 __all__ = [
     "CheckpointError",
+    "Display",
+    "Enough",
     "Examples",
     "FullRanking",
     "Judged",

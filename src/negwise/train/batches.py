@@ -76,7 +76,7 @@ class Batch:
 
 
 def share(rows: int, rank: int, world: int) -> slice:
-    """The rows of a global batch of ``rows`` that are those of ``rank`` among ``world``: a run of them."""
+    """Which of ``rows`` are those of ``rank`` among ``world``: a run of them, as long as another's or one shorter."""
     return slice(rows * rank // world, rows * (rank + 1) // world)
 
 

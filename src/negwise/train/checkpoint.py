@@ -1,7 +1,8 @@
 """Checkpoints: ``checkpoints/<step>/`` with weights.safetensors, optimizer.safetensors and state.json.
 
 A folder is written under another name and renamed when all of it is on the disk, so that a checkpoint is whole or not
-there. Nothing is pickled. The state has the digest of the other two files: what the disk damaged later is told apart.
+there. Nothing is pickled. The state has the digests of the other two files and of itself: what the disk damaged later
+is told apart.
 """
 
 from __future__ import annotations
@@ -49,20 +50,22 @@ def write(out: Path, step: int, model: nn.Module, optimizer: torch.optim.Optimiz
     target, temporary = home / str(step), home / f"{WRITING}{step}"
     tensors, groups = _flat(optimizer.state_dict())
     files = {WEIGHTS: save(_unshared(model.state_dict())), OPTIMIZER: save(tensors)}
-    digests = {name: hashlib.blake2b(content, digest_size=16).hexdigest() for name, content in files.items()}
-    files[STATE] = json.dumps({**state, "step": step, "optimizer": groups, "files": digests}, indent=1).encode()
+    digests = {name: _digest(content) for name, content in files.items()}
+    body = {**state, "step": step, "optimizer": groups, "files": digests}
+    files[STATE] = json.dumps({**body, "digest": _own_digest(body)}, indent=1).encode()
     try:
         clean(out)
         temporary.mkdir(parents=True)
         for name, content in files.items():
             write_file(temporary / name, content)
-        if target.exists():
-            # Only after a stop in the middle of an evaluation: the same weights, the evaluation since done.
-            target.replace(home / f"{WRITING}old-{step}")
-        temporary.replace(target)
+        if target.exists() and _state(target)["files"] == digests:
+            # After a stop in the middle of an evaluation, which left these weights here: only the state is new.
+            (temporary / STATE).replace(target / STATE)
+        else:
+            temporary.replace(target)
         _sync_folder(home)
         clean(out)
-        _prune(out, best=(state.get("best") or {}).get("step"))
+        _prune(out)
     except OSError as error:
         shutil.rmtree(temporary, ignore_errors=True)
         left = steps(out)
@@ -90,26 +93,14 @@ def latest(out: Path) -> Checkpoint | None:
 
 def read(out: Path, step: int) -> Checkpoint:
     """The checkpoint of ``step``: each of its files is there and is what was written."""
-    folder = out / FOLDER / str(step)
-    try:
-        state = json.loads((folder / STATE).read_bytes())
-        digests = state["files"]
-    except (OSError, ValueError, KeyError) as error:
-        raise _damaged(folder, f"{STATE} cannot be read ({error})") from error
-    for name, digest in digests.items():
-        try:
-            content = (folder / name).read_bytes()
-        except OSError as error:
-            raise _damaged(folder, f"{name} cannot be read ({error.strerror})") from error
-        if hashlib.blake2b(content, digest_size=16).hexdigest() != digest:
-            raise _damaged(folder, f"{name} ({len(content):,} bytes) is cut off or changed")
-    return Checkpoint(folder, state)
+    return _checked(out / FOLDER / str(step))
 
 
 def restore(found: Checkpoint, config: str, model: nn.Module, optimizer: torch.optim.Optimizer) -> None:
     """Put weights and optimizer back as they were, in a run whose config has the fingerprint ``config``."""
     if found.state["config"] != config:
         raise CheckpointError(f"{found.folder} belongs to another run: its config is not the one of this run")
+    _checked(found.folder.parent / str(_best(found.state, found.step)))  # the end of the run will want it
     load_weights(model, found.folder)
     tensors = load((found.folder / OPTIMIZER).read_bytes())
     optimizer.load_state_dict(_nested(tensors, found.state["optimizer"]))
@@ -118,12 +109,13 @@ def restore(found: Checkpoint, config: str, model: nn.Module, optimizer: torch.o
 def load_weights(model: nn.Module, path: str | os.PathLike[str]) -> nn.Module:
     """``model`` with the weights of a checkpoint folder, or of the best (else last) checkpoint of a run folder."""
     folder = Path(path)
-    if not (folder / WEIGHTS).exists():
+    if (folder / STATE).exists():
+        _checked(folder)
+    else:
         found = latest(folder)
         if found is None:
             raise CheckpointError(f"{folder}: no checkpoint here. Pass the folder of a run or one of its checkpoints")
-        best = (found.state.get("best") or {}).get("step", found.step)
-        folder = read(folder, best).folder
+        folder = read(folder, _best(found.state, found.step)).folder
     weights = load((folder / WEIGHTS).read_bytes())
     try:
         model.load_state_dict(weights)
@@ -144,18 +136,63 @@ def clean(out: Path) -> None:
         shutil.rmtree(entry)
 
 
-def _prune(out: Path, best: int | None) -> None:
-    for step in steps(out)[:-KEEP]:
-        if step != best:
-            # Renamed first: a folder that is half removed must not look like a checkpoint.
-            (out / FOLDER / str(step)).replace(out / FOLDER / f"{WRITING}gone-{step}")
+def _prune(out: Path) -> None:
+    """Keep the last two and the best: the best as each of the two knows it, so that either can be gone on from."""
+    last = steps(out)[-KEEP:]
+    kept = {*last, *(_best(_state(out / FOLDER / str(step)), step) for step in last)}
+    for step in set(steps(out)) - kept:
+        # Renamed first: a folder that is half removed must not look like a checkpoint.
+        (out / FOLDER / str(step)).replace(out / FOLDER / f"{WRITING}gone-{step}")
     clean(out)
 
 
+def _best(state: Mapping[str, Any], otherwise: int) -> int:
+    return int((state.get("best") or {"step": otherwise})["step"])
+
+
+def _checked(folder: Path) -> Checkpoint:
+    state = _state(folder)
+    for name, digest in state["files"].items():
+        try:
+            content = (folder / name).read_bytes()
+        except OSError as error:
+            raise _damaged(folder, f"{name} cannot be read ({error.strerror})") from error
+        if _digest(content) != digest:
+            raise _damaged(folder, f"{name} ({len(content):,} bytes) is cut off or changed")
+    return Checkpoint(folder, state)
+
+
+def _state(folder: Path) -> dict[str, Any]:
+    try:
+        state: dict[str, Any] = json.loads((folder / STATE).read_bytes())
+        digest = state.pop("digest")
+    except (OSError, ValueError, KeyError, AttributeError) as error:
+        raise _damaged(folder, f"{STATE} cannot be read ({error})") from error
+    if digest != _own_digest(state):
+        raise _damaged(folder, f"{STATE} was changed")
+    return state
+
+
+def _digest(content: bytes) -> str:
+    return hashlib.blake2b(content, digest_size=16).hexdigest()
+
+
+def _own_digest(state: Mapping[str, Any]) -> str:
+    return _digest(json.dumps(state, sort_keys=True).encode())
+
+
 def _damaged(folder: Path, what: str) -> CheckpointError:
-    others = [step for step in steps(folder.parents[1]) if step != int(folder.name)]
-    rest = f"the run then goes on from step {others[-1]}" if others else "the run then starts anew"
-    return CheckpointError(f"{folder}: {what}. Restore it, or remove the folder: {rest}")
+    folder = folder.absolute()
+    home = folder.parent
+    if home.name != FOLDER or not folder.name.isdigit():
+        return CheckpointError(f"{folder}: {what}. Restore it")
+    step, there = int(folder.name), steps(home.parent)
+    # A later checkpoint may hold this one to be the best.
+    after = ", ".join(str(other) for other in there if other > step)
+    remove = f"remove the folder and those after it ({after})" if after else "remove the folder"
+    before = [other for other in there if other < step]
+    rest = f"the run then goes on from step {before[-1]}" if before else "the run then starts anew"
+    return CheckpointError(f"{folder}: {what}. Restore it, or {remove}: {rest}")
 
 
 def _sync_folder(folder: Path) -> None:

@@ -6,8 +6,8 @@ processes gives the same metrics, to the last bit. Q queries, N candidates, D wi
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
 import numpy as np
@@ -16,6 +16,7 @@ from torch import Tensor
 
 from negwise import distributed, metrics
 from negwise.errors import InputError
+from negwise.train.batches import Ints, share
 from negwise.train.judging import Judged, Table
 from negwise.train.step import Distinct
 
@@ -33,26 +34,36 @@ def evaluate(
     """Every metric of ``model`` on ``split``, dropout off; scores are dot products in float32 or better.
 
     ``autocast`` is entered for encoding; ``between`` is called between chunks and may raise to end the evaluation.
+    Every rank calls it as often, so that ranks may agree in it.
     """
-    if len(split.chosen) == 0:
-        raise InputError("there is no query to evaluate; the split is empty")
     device = next(model.parameters()).device
+    with _judging(model):
+        found = [split.ranks(*chunk) for chunk in asked(model, split, autocast, between)]
+        return metrics.evaluate(_merge(found, device), cutoffs)
+
+
+@contextmanager
+def _judging(model: Any) -> Iterator[None]:
+    """Dropout off and no gradients; afterwards the model is as it was."""
     training = model.training
     model.eval()
     try:
         with torch.no_grad():
-            return metrics.evaluate(_ranks(model, split, device, autocast, between), cutoffs)
+            yield
     finally:
         model.train(training)
 
 
-def _ranks(
+def asked(
     model: Any,
     split: Judged,
-    device: torch.device,
     autocast: Callable[[], AbstractContextManager[Any]],
     between: Callable[[], None],
-) -> metrics.Ranks:
+) -> Iterator[tuple[Tensor, Ints, Ints, Table]]:
+    """This rank's chunks of queries: vectors (Q, D), positives (Q,), groups (Q,), and the vectors of all candidates."""
+    if len(split.chosen) == 0:
+        raise InputError("there is no query to evaluate; the split is empty")
+    device = next(model.parameters()).device
     batches = [split.examples.batch(split.chosen[part]) for part in _chunks(len(split.chosen), split.rows)]
     wanted = [torch.from_numpy(split.candidates)]
     if model.needs_items:
@@ -65,16 +76,54 @@ def _ranks(
         mine = []
         for part in _mine(parts) if shared else parts:
             between()
-            mine.append(_wide(model.encode_candidates(distinct.ids[part])))
+            if part is not None:
+                mine.append(_wide(model.encode_candidates(distinct.ids[part])))
         vectors = torch.cat(mine)
         table = Table(distinct, distributed.gather(vectors) if shared else vectors)
-    found = []
-    for query, positives, groups in _mine(batches):
+    for batch in _mine(batches):
         between()
+        if batch is None:
+            continue
+        query, positives, groups = batch
         with autocast():
             queries = _wide(model.encode_queries(query.to(device), table.at))
-        found.append(split.ranks(queries, positives.numpy(), groups.numpy(), table))
-    return _merge(found, device)
+        yield queries, positives.numpy(), groups.numpy(), table
+
+
+def recommend(
+    model: Any,
+    split: Judged,
+    popularity: Ints,
+    *,
+    n: int = 10,
+    autocast: Callable[[], AbstractContextManager[Any]] = nullcontext,
+    between: Callable[[], None] = lambda: None,
+) -> dict[str, Any]:
+    """What ``model`` puts on the first ``n`` places: how much of the catalogue, and how popular it is.
+
+    ``coverage`` is the share of the candidates that is recommended to anybody. ``popularity`` and
+    ``positives_popularity`` are mean counts in training, ``popularity`` (n_items,), of what is recommended and of what
+    was right; None where training had none of the candidates.
+    """
+    counts = torch.zeros(len(popularity), dtype=torch.int64)
+    right = torch.zeros(2, dtype=torch.float64)
+    with _judging(model):
+        for queries, positives, groups, table in asked(model, split, autocast, between):
+            ids = split.top(queries, groups, table, n).cpu()
+            counts += torch.bincount(ids, minlength=len(popularity))
+            right += torch.tensor([float(popularity[positives].sum()), float(len(positives))])
+    device = next(model.parameters()).device
+    counts, right = distributed.total(counts.to(device)).cpu(), distributed.total(right.to(device)).cpu()
+    known = bool(popularity[split.candidates].any())
+    mean = (counts.double() @ torch.from_numpy(popularity).double()) / counts.sum().clamp(min=1)
+    return {
+        "n": n,
+        "queries": int(right[1]),
+        "catalogue": len(split.candidates),
+        "coverage": int((counts > 0).sum()) / len(split.candidates),
+        "popularity": float(mean) if known else None,
+        "positives_popularity": float(right[0] / right[1]) if known else None,
+    }
 
 
 def _wide(vectors: Tensor) -> Tensor:
@@ -86,9 +135,13 @@ def _chunks(n: int, size: int) -> list[slice]:
 
 
 def _mine(chunks: Sequence[Any]) -> Sequence[Any]:
-    """This rank's chunks: a run of them, so that all ranks' results in order are those of one process."""
+    """This rank's chunks: a run of them, so that all ranks' results in order are those of one process.
+
+    Then None, where another rank has one more.
+    """
     rank, world = distributed.rank(), distributed.world_size()
-    return chunks[len(chunks) * rank // world : len(chunks) * (rank + 1) // world]
+    mine = chunks[share(len(chunks), rank, world)]
+    return [*mine, *[None] * (-(-len(chunks) // world) - len(mine))]
 
 
 def _merge(found: Sequence[metrics.Ranks], device: torch.device) -> metrics.Ranks:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from negwise.errors import InputError
+from negwise.errors import InputError, NegwiseError
 from negwise.files import write_atomically
 
 CONFIG, RESULT = "config.json", "result.json"
@@ -20,12 +21,7 @@ def check_config(out: Path, config: Mapping[str, Any]) -> None:
         if out.exists() and not out.is_dir():
             raise InputError(f"{out} is a file; expected a folder for the run, or a name that is free")
         return
-    before, now = _paths(read_json(out / CONFIG)), _paths(json.loads(canonical(config)))
-    changed = [
-        f"{name} was {before.get(name, 'not there')!r} and is {now.get(name, 'not there')!r}"
-        for name in sorted(before.keys() | now.keys())
-        if before.get(name, CONFIG) != now.get(name, CONFIG)
-    ]
+    changed = changes(read_json(out / CONFIG), config)
     if changed:
         what = "the data" if any(line.startswith("data_digest ") for line in changed) else "the config"
         raise InputError(
@@ -34,8 +30,20 @@ def check_config(out: Path, config: Mapping[str, Any]) -> None:
         )
 
 
+def changes(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
+    """What differs between two configs, a phrase each."""
+    old, new = _paths(before), _paths(json.loads(canonical(now)))
+    return [
+        f"{name} was {old.get(name, 'not there')!r} and is {new.get(name, 'not there')!r}"
+        for name in sorted(old.keys() | new.keys())
+        if old.get(name, CONFIG) != new.get(name, CONFIG)
+    ]
+
+
 def write_config(out: Path, config: Mapping[str, Any]) -> None:
-    write_json(out / CONFIG, config)
+    """Write the config of a new run; one that is there is this one (`check_config`)."""
+    if not (out / CONFIG).exists():
+        write_json(out / CONFIG, config)
 
 
 def fingerprint(config: Mapping[str, Any]) -> str:
@@ -58,7 +66,20 @@ def read_json(path: Path) -> Any:
 
 
 def write_json(path: Path, value: Any) -> None:
-    write_atomically(path, json.dumps(value, indent=1, allow_nan=False) + "\n")
+    with writing(path):
+        write_atomically(path, json.dumps(value, indent=1, allow_nan=False) + "\n")
+
+
+@contextmanager
+def writing(path: Path) -> Iterator[None]:
+    """Where the disk refuses ``path``, say what stands and what to do."""
+    try:
+        yield
+    except OSError as error:
+        raise NegwiseError(
+            f"could not write {path}: {error.strerror or error}. Nothing is lost up to the last checkpoint. "
+            "Make room and type the same command again"
+        ) from error
 
 
 def _paths(value: Any, prefix: str = "") -> dict[str, Any]:

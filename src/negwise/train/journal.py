@@ -8,6 +8,7 @@ from typing import Any, Self
 
 from negwise.metrics import Tally
 from negwise.records import NAME, RunLog, read_run
+from negwise.train.folder import writing
 from negwise.train.progress import Display, Silent
 
 
@@ -22,7 +23,8 @@ class Journal:
         if not keep:
             return
         again = (out / NAME).exists()
-        self._log = self._stack.enter_context(RunLog(out / NAME))
+        with writing(out / NAME):
+            self._log = self._stack.enter_context(RunLog(out / NAME))
         self.event("resume" if again else "start", step)
         # A stop in the middle of things may leave the evaluation of this very step on record.
         self._known = {(record["step"], record["split"]) for record in read_run(out).evals}
@@ -30,7 +32,8 @@ class Journal:
             from torch.utils.tensorboard import SummaryWriter
 
             writer: Any = SummaryWriter  # untyped
-            self._board = writer(str(out / "tensorboard"), purge_step=step + 1)
+            with writing(out / "tensorboard"):
+                self._board = writer(str(out / "tensorboard"), purge_step=step + 1)
             self._stack.callback(self._board.close)
 
     def __enter__(self) -> Self:
@@ -59,11 +62,15 @@ class Journal:
     def sync(self) -> None:
         """Wait until the log is on the disk: before a checkpoint says that what it tells of has happened."""
         if self._log is not None:
-            self._log.sync()
+            with writing(self._log.path):
+                self._log.sync()
+        if self._board is not None:
+            self._board.flush()
 
     def _write(self, record: dict[str, Any]) -> None:
         if self._log is not None:
-            self._log.append(record)
+            with writing(self._log.path):
+                self._log.append(record)
 
     def _plot(self, family: str, step: int, values: dict[str, Any]) -> None:
         if self._board is not None:

@@ -68,6 +68,10 @@ class Judged(Protocol):
 
     def ranks(self, queries: Tensor, positives: Ints, groups: Ints, table: Table) -> metrics.Ranks: ...
 
+    def top(self, queries: Tensor, groups: Ints, table: Table, n: int) -> Tensor:
+        """The candidates on the first ``n`` places of each query, one after the other; fewer where there are fewer."""
+        ...
+
 
 @dataclass(frozen=True, eq=False)
 class FullRanking:
@@ -88,13 +92,28 @@ class FullRanking:
         return max(1, min(CHUNK_QUERIES, CHUNK_SCORES // (self.last - self.first)))
 
     def ranks(self, queries: Tensor, positives: Ints, groups: Ints, table: Table) -> metrics.Ranks:
+        scores = self._scores(queries, table)
+        return metrics.rank_catalogue(scores, positives - self.first, *self._excluded(groups))
+
+    def top(self, queries: Tensor, groups: Ints, table: Table, n: int) -> Tensor:
+        scores = self._scores(queries, table)
+        ids, bounds = self._excluded(groups)
+        row = np.repeat(np.arange(len(groups)), np.diff(bounds))
+        scores[torch.from_numpy(row).to(scores.device), torch.from_numpy(ids).to(scores.device)] = -torch.inf
+        best, ids_of_best = scores.topk(min(n, scores.shape[1]), dim=1)
+        return ids_of_best[best > -torch.inf] + self.first
+
+    def _scores(self, queries: Tensor, table: Table) -> Tensor:
+        """(Q, N), the candidates in the order of their ids."""
         start = int(table.distinct.at(torch.tensor(self.first, device=queries.device)))
-        vectors = table.vectors[start : start + self.last - self.first]
+        return queries @ table.vectors[start : start + self.last - self.first].T
+
+    def _excluded(self, groups: Ints) -> tuple[Ints, Ints]:
+        """What each group has seen, as places among the candidates, and offsets."""
         flat, offsets = _lists(self.seen.offsets, groups)
         ids = self.seen.ids[flat]
         here = (ids >= self.first) & (ids < self.last)
-        bounds = np.concatenate(([0], np.cumsum(here)))[offsets]
-        return metrics.rank_catalogue(queries @ vectors.T, positives - self.first, ids[here] - self.first, bounds)
+        return ids[here] - self.first, np.concatenate(([0], np.cumsum(here)))[offsets]
 
 
 @dataclass(frozen=True, eq=False)
@@ -117,10 +136,22 @@ class Shown:
 
     def ranks(self, queries: Tensor, positives: Ints, groups: Ints, table: Table) -> metrics.Ranks:  # noqa: ARG002
         flat, offsets = _lists(self.shown.offsets, groups)
-        row = torch.from_numpy(np.repeat(np.arange(len(groups)), np.diff(offsets))).to(queries.device)
+        return metrics.rank(self._scores(queries, flat, offsets, table)[1], self.labels[flat], offsets)
+
+    def top(self, queries: Tensor, groups: Ints, table: Table, n: int) -> Tensor:
+        flat, offsets = _lists(self.shown.offsets, groups)
+        row, scores = self._scores(queries, flat, offsets, table)
+        falling = torch.argsort(scores, descending=True, stable=True)
+        order = falling[torch.argsort(row[falling], stable=True)]  # by query, the best first
+        starts = torch.from_numpy(offsets[:-1]).to(row.device)
+        place = torch.arange(len(row), device=row.device) - starts[row]
+        return torch.from_numpy(self.shown.ids[flat]).to(row.device)[order[place < n]]
+
+    def _scores(self, queries: Tensor, flat: Ints, offsets: Ints, table: Table) -> tuple[Tensor, Tensor]:
+        """Of all that was shown to these queries, one after the other: whose it is, and its score."""
+        row = torch.from_numpy(np.repeat(np.arange(len(offsets) - 1), np.diff(offsets))).to(queries.device)
         ids = torch.from_numpy(self.shown.ids[flat]).to(queries.device)
-        scores = torch.einsum("nd,nd->n", queries[row], table.at(ids))
-        return metrics.rank(scores, self.labels[flat], offsets)
+        return row, torch.einsum("nd,nd->n", queries[row], table.at(ids))
 
 
 def _lists(offsets: Ints, rows: Ints) -> tuple[Ints, Ints]:

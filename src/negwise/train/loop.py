@@ -12,13 +12,13 @@ from torch import nn
 from negwise.errors import require
 from negwise.protocols import Rule, Sampler
 from negwise.train import checkpoint
-from negwise.train.batches import Examples, Hide
+from negwise.train.batches import Examples, Hide, Ints
 from negwise.train.folder import RESULT, check_config, fingerprint, read_json, write_config
 from negwise.train.journal import Journal
 from negwise.train.judging import Judged
 from negwise.train.launch import fixed_threads, make_fabric, own_generators, settle_threads
-from negwise.train.progress import Silent, display
-from negwise.train.run import Run, State
+from negwise.train.progress import Display, Silent, display
+from negwise.train.run import Enough, Run, State
 from negwise.train.settings import Settings
 from negwise.train.step import Step
 from negwise.train.stopping import Stopping
@@ -46,15 +46,20 @@ def fit(
     hide: Hide | None = None,
     config: Mapping[str, Any] | None = None,
     data_digest: str = "",
-    show: bool = True,
+    enough: Enough | None = None,
+    popularity: Ints | None = None,
+    show: bool | Display = True,
 ) -> dict[str, Any]:
     """Train ``model`` on ``examples`` in the run folder ``out``; the same call again goes on, or returns the result.
 
     ``judged``: how to evaluate "train", "val" and "test" (`negwise.train.judged`); the first two at each evaluation,
     test once, with the weights of the step whose validation AUC was best. ``lr_scale(fraction)`` scales the learning
     rates, fraction = step / (steps - 1). ``hide`` makes a cloze of the examples. ``config``, plain JSON, and
-    ``data_digest`` say what the parts are made of: a run does not go on with other ones. Returns what ``result.json``
-    has; ``model`` ends with the weights of the last step, on the device of the run.
+    ``data_digest`` say what the parts are made of: a run does not go on with other ones. ``enough(log)`` looks at the
+    log after each evaluation and may end the run there; it must follow from the log alone, so that a resumed run ends
+    at the same step. ``popularity`` (n_items,), counts in training, adds to the result what the model recommends.
+    ``show`` may be a display of one's own. Returns what ``result.json`` has; ``model`` ends with the weights of the
+    last step, on the device of the run.
 
     Ctrl-C ends with `Stopped` once the step is saved.
     """
@@ -70,8 +75,9 @@ def fit(
     }
     check_config(folder, whole)
     if (folder / RESULT).exists():
-        checkpoint.load_weights(model, checkpoint.read(folder, settings.steps).folder)
-        return read_json(folder / RESULT)
+        result = read_json(folder / RESULT)
+        checkpoint.load_weights(model, checkpoint.read(folder, result["steps"]).folder)
+        return result
     fabric = make_fabric(settings.device, settings.precision)
     found = checkpoint.latest(folder)
     threads = settle_threads(settings.threads, None if found is None else found.state["threads"])
@@ -87,7 +93,7 @@ def fit(
     if first:
         checkpoint.clean(folder)
         write_config(folder, whole)
-    shown = display(settings.steps, state.step) if show and first else Silent()
+    shown = _display(show, settings.steps, state.step) if first else Silent()
     with (
         fixed_threads(threads),
         own_generators(fabric.device),
@@ -96,6 +102,12 @@ def fit(
     ):
         run = Run(
             folder, fabric, model, stepper, tuned, rates, lr_scale, examples, hide,
-            sampler, rule, settings, judged, journal, stopping, header, state,
+            sampler, rule, settings, judged, journal, stopping, header, state, enough, popularity,
         )  # fmt: skip
         return run.go()
+
+
+def _display(show: bool | Display, steps: int, step: int) -> Display:
+    if isinstance(show, bool):
+        return display(steps, step) if show else Silent()
+    return show

@@ -9,6 +9,7 @@ from typing import Any, Protocol, Self, TextIO
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.table import Column
 
 SECONDS_BETWEEN_LINES = 10.0
 
@@ -82,12 +83,16 @@ class Bar:
     """Step, K, loss, AUC, rate and time left, in place."""
 
     def __init__(self, total: int, start: int, stream: TextIO) -> None:
-        self.start, self.began, self.seen = start, time.monotonic(), {"train": "", "val": ""}
-        columns = (TextColumn("{task.completed:.0f}/{task.total:.0f}"), BarColumn(bar_width=20))
-        console = Console(file=stream)
-        self.bar = Progress(
-            *columns, TextColumn("{task.description}"), TimeRemainingColumn(), console=console, refresh_per_second=5
+        self.start, self.began, self.figures = start, time.monotonic(), ""
+        self.seen: dict[str, str] = {}
+        # In a narrow terminal the bar gives way, and the figures stay.
+        columns = (
+            TextColumn("{task.completed:.0f}/{task.total:.0f}"),
+            BarColumn(bar_width=20),
+            TextColumn("{task.description}"),
+            TimeRemainingColumn(table_column=Column(no_wrap=True)),
         )
+        self.bar = Progress(*columns, console=Console(file=stream), refresh_per_second=5)
         self.task = self.bar.add_task("", total=total, completed=start)
 
     def __enter__(self) -> Self:
@@ -101,13 +106,17 @@ class Bar:
 
     def step(self, record: dict[str, Any]) -> None:
         rate = (record["step"] - self.start) / max(time.monotonic() - self.began, 1e-9)
-        aucs = "  ".join(f"{split} {auc}" for split, auc in self.seen.items() if auc)
-        self.bar.update(
-            self.task, completed=record["step"], description=f"{_figures(record)}  {aucs}  {rate:.3g} steps/s"
-        )
+        self.figures = f"{_figures(record)}  {rate:.3g} steps/s"
+        self._update(record)
 
     def evaluation(self, record: dict[str, Any]) -> None:
-        self.seen[record["split"]] = _auc(record, digits=3)
+        self.seen[record["split"]] = "-" if record["auc"] is None else f"{record['auc']:.3f}"
+        self._update(record)
+
+    def _update(self, record: dict[str, Any]) -> None:
+        aucs = " ".join(f"{split} {auc}" for split, auc in self.seen.items())
+        parts = (f"AUC {aucs}" if aucs else "", self.figures)
+        self.bar.update(self.task, completed=record["step"], description="  ".join(filter(None, parts)))
 
     def say(self, line: str) -> None:
         self.bar.console.print(line, highlight=False)
@@ -117,11 +126,11 @@ def _figures(record: dict[str, Any]) -> str:
     return f"K {record['k']:.3g}  loss {record['loss']:.4f}"
 
 
-def _auc(record: dict[str, Any], digits: int = 4) -> str:
+def _auc(record: dict[str, Any]) -> str:
     if record["auc"] is None:
         return "-"
-    error = "" if record["auc_se"] is None else f"±{record['auc_se']:.{digits}f}"
-    return f"{record['auc']:.{digits}f}{error}"
+    error = "" if record["auc_se"] is None else f"±{record['auc_se']:.4f}"
+    return f"{record['auc']:.4f}{error}"
 
 
 def _clock(seconds: float) -> str:

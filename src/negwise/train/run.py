@@ -14,16 +14,17 @@ from pathlib import Path
 from typing import Any
 
 import torch
-import torch.distributed as dist
 from torch import Tensor, nn
 
 from negwise import distributed
 from negwise.draws import Key
 from negwise.metrics import Tally
 from negwise.protocols import Observation, OpenLoopRule, Rule, Sampler
+from negwise.records import Run as Log
+from negwise.records import read_run
 from negwise.train import checkpoint
-from negwise.train.batches import Examples, Hide, Order, fetch, share
-from negwise.train.evaluate import evaluate
+from negwise.train.batches import Examples, Hide, Ints, Order, fetch, share
+from negwise.train.evaluate import evaluate, recommend
 from negwise.train.folder import RESULT, write_json
 from negwise.train.journal import Journal
 from negwise.train.judging import Judged
@@ -31,6 +32,9 @@ from negwise.train.launch import reseed
 from negwise.train.settings import Settings
 from negwise.train.step import TOTALS, Asked, draw, totals
 from negwise.train.stopping import Stopped, Stopping
+
+Enough = Callable[[Log], bool]
+"""Whether what is on record is enough, so that the run may end."""
 
 
 @dataclass(frozen=True)
@@ -68,6 +72,8 @@ class Run:
     stopping: Stopping
     header: Mapping[str, Any]
     state: State
+    enough: Enough | None = None
+    popularity: Ints | None = None
 
     def __post_init__(self) -> None:
         self.began = time.monotonic()
@@ -85,16 +91,24 @@ class Run:
             if self.settings.evaluates(step) and self.state.evaluated < step:
                 self.evaluate()
                 self.save()
-            if step == self.settings.steps:
+            if step == self.settings.steps or self.ends_early():
                 return self.finish()
             self.update()
             if self.settings.saves(self.state.step):
                 self.save()
             self.pause()
 
+    def ends_early(self) -> bool:
+        """Right after an evaluation, where the log says so. Every rank reads the same log."""
+        if self.enough is None or self.state.evaluated != self.state.step:
+            return False
+        self.journal.sync()
+        self.fabric.barrier()
+        return self.enough(read_run(self.out))
+
     @property
     def must_stop(self) -> bool:
-        """Several ranks have to agree, which they do when they log; one process may stop where it is."""
+        """Several ranks have to agree, which they do when they log or evaluate; one process may stop where it is."""
         return self.stop_agreed or (self.stopping.asked and self.fabric.world_size == 1)
 
     def update(self) -> None:
@@ -129,7 +143,7 @@ class Run:
     def account(self, sums: Tensor) -> None:
         """Add up what the step counted; a rule that looks hears of it at once, the log when a record is due."""
         if not isinstance(self.rule, OpenLoopRule):
-            seen = _named(_over_ranks(sums))
+            seen = _named(distributed.total(sums))
             self.state = replace(self.state, wins=seen["wins"], pairs=int(seen["pairs"]))
         self.sums += sums
         if self.settings.logs(self.state.step):
@@ -137,8 +151,8 @@ class Run:
 
     def record(self) -> None:
         """Log the steps since the last record, as one."""
-        stop = self.sums.new_tensor([float(self.stopping.asked)])
-        *sums, stops = _over_ranks(torch.cat((self.sums, stop))).tolist()
+        stop = self.sums.new_full((1,), float(self.stopping.asked))
+        *sums, stops = distributed.total(torch.cat((self.sums, stop))).tolist()
         self.stop_agreed = stops > 0
         seen = dict(zip(TOTALS, sums, strict=True))
         loss, log_k1 = seen["loss"] / seen["queries"], seen["log_k1"] / seen["queries"]
@@ -169,8 +183,33 @@ class Run:
             best = {"step": step, "auc": auc, **{name: tally.record() for name, tally in tallies.items()}}
         self.state = replace(self.state, evaluated=step, best=best, val_auc=None if math.isnan(auc) else auc)
 
-    def judge(self, name: str, between: Callable[[], None]) -> Tally:
+    def judge(self, name: str, stop: Callable[[], None]) -> Tally:
+        """Metrics of a split; ``stop``, `pause` or `leave`, may end the evaluation."""
+
+        def between() -> None:
+            self.agree()
+            stop()
+
         return evaluate(self.model, self.judged[name], autocast=self.fabric.autocast, between=between)
+
+    def recommend(self) -> dict[str, Any] | None:
+        """What the model puts first on the test split, where popularity is known."""
+        if self.popularity is None:
+            return None
+
+        def between() -> None:
+            self.agree()
+            self.leave()
+
+        return recommend(
+            self.model, self.judged["test"], self.popularity, autocast=self.fabric.autocast, between=between
+        )
+
+    def agree(self) -> None:
+        """Let every rank know whether one of them was asked to stop; all have to call it."""
+        if self.fabric.world_size > 1:
+            asked = torch.tensor(float(self.stopping.asked), device=self.fabric.device)
+            self.stop_agreed = bool(distributed.total(asked) > 0)
 
     def pause(self) -> None:
         """Where a stop was asked for: save, and leave."""
@@ -200,17 +239,19 @@ class Run:
 
     def finish(self) -> dict[str, Any]:
         """Judge the test split with the best weights, and write ``result.json``."""
-        best = self.state.best
-        chosen = self.settings.steps if best is None else best["step"]
+        best, last = self.state.best, self.state.step
+        chosen = last if best is None else best["step"]
+        recommended: dict[str, Any] | None = None
         evaluations = {name: best[name] for name in ("train", "val", "test") if best is not None and name in best}
         if "test" in self.judged:
             checkpoint.load_weights(self.model, checkpoint.read(self.out, chosen).folder)
             try:
                 evaluations["test"] = self.judge("test", self.leave).record()
+                recommended = self.recommend()
             finally:
-                checkpoint.load_weights(self.model, checkpoint.read(self.out, self.settings.steps).folder)
+                checkpoint.load_weights(self.model, checkpoint.read(self.out, last).folder)
         result = {
-            "steps": self.settings.steps,
+            "steps": last,
             "best": None if best is None else {"step": best["step"], "auc": best["auc"]},
             "evaluations": evaluations,
             "weights": f"{checkpoint.FOLDER}/{chosen}",
@@ -221,6 +262,8 @@ class Run:
             "threads": self.header["threads"],
             "processes": self.fabric.world_size,
         }
+        if recommended is not None:
+            result["recommended"] = recommended
         if self.fabric.global_rank == 0:
             write_json(self.out / RESULT, result)
         self.journal.event("end", self.state.step)
@@ -234,11 +277,3 @@ class Run:
 
 def _named(sums: Tensor) -> dict[str, float]:
     return dict(zip(TOTALS, sums.tolist(), strict=True))
-
-
-def _over_ranks(sums: Tensor) -> Tensor:
-    """The sum over ranks; ``sums`` itself stays as it is."""
-    sums = sums.clone()
-    if distributed.world_size() > 1:
-        dist.all_reduce(sums)
-    return sums

@@ -15,6 +15,7 @@ from torch import Tensor, nn
 
 from negwise import distributed
 from negwise.draws import Key
+from negwise.errors import InputError
 from negwise.losses.info_nce import info_nce
 from negwise.protocols import Negatives, Query, Sampler
 from negwise.train.batches import Batch
@@ -36,8 +37,8 @@ class Distinct:
         """The same as ``torch.unique(wanted)``, without the sort where the ids are many."""
         if wanted.numel() * DENSE < n_items:
             return cls(torch.unique(wanted))
-        there = torch.zeros(n_items, dtype=torch.bool, device=wanted.device)
-        there[wanted] = True
+        # Not there[wanted] = True, which takes longer and on a GPU waits for it.
+        there = torch.zeros(n_items, dtype=torch.bool, device=wanted.device).index_fill_(0, wanted, True)
         return cls(there.nonzero()[:, 0], there.cumsum(0) - 1)
 
     def at(self, wanted: Tensor) -> Tensor:
@@ -75,7 +76,9 @@ class Step(nn.Module):
 
     def forward(self, asked: Asked) -> tuple[Tensor, Tensor, Tensor]:
         query, positives, negatives = asked.query, asked.positives, asked.negatives
-        drawn = negatives.ids if negatives.pool is None else negatives.pool
+        drawn, index = negatives.ids, None
+        if negatives.pool is not None and negatives.pool.numel() <= drawn.numel():  # a small K needs less than the pool
+            drawn, index = negatives.pool, negatives.index
         wanted = [positives, drawn.flatten()] + ([query.items.flatten()] if self.model.needs_items else [])
         distinct = Distinct.of(torch.cat(wanted), self.n_items)
         vectors = self.model.encode_candidates(distinct.ids)  # (U, D)
@@ -89,7 +92,7 @@ class Step(nn.Module):
             self.model.encode_queries(query, encoded),
             encoded(positives),
             vectors,
-            ids=place if negatives.index is None else place[negatives.index],
+            ids=place if index is None else place[index],
             mask=negatives.mask,
             log_q=negatives.log_q if self.correct else None,
             reduction="none",
@@ -106,9 +109,22 @@ def draw(sampler: Sampler, batch: Batch, k: float, key: Key, device: torch.devic
     """
     numbered = Key(key.seed, key.step, batch.numbers)
     more = {}
-    if distributed.world_size() > 1 and "batch" in inspect.signature(sampler).parameters:
+    if distributed.world_size() > 1 and reads_batch(sampler):
         more["batch"] = distributed.gather(batch.positives[: batch.counted].to(device)).cpu()
     return sampler(batch.positives, k, numbered, owner=batch.groups, **more)
+
+
+def reads_batch(sampler: Sampler) -> bool:
+    """Whether ``sampler`` draws from the batch, which several processes then have to put together."""
+    if "batch" in inspect.signature(sampler).parameters:
+        return True
+    for part in (*getattr(sampler, "parts", ()), getattr(sampler, "source", None)):
+        if part is not None and callable(part) and reads_batch(part):
+            raise InputError(
+                f"{type(part).__name__} within {type(sampler).__name__} would draw from the rows of one process alone. "
+                f"Train in one process, or with {type(part).__name__} by itself"
+            )
+    return False
 
 
 TOTALS = ("loss", "log_k1", "wins", "pairs", "queries")
@@ -120,6 +136,6 @@ def totals(loss: Tensor, wins: Tensor, pairs: Tensor) -> Tensor:
     ``log_k1`` is the sum of log(K_b + 1): eq. 2 holds for each row with its own K_b, and so on average.
     """
     counts = pairs.double()
-    rows = counts.new_tensor(len(counts))
+    rows = counts.new_full((), len(counts))  # new_tensor would wait for the GPU
     parts = (loss.detach().double().sum(), counts.log1p().sum(), wins.double().sum(), counts.sum(), rows)
     return torch.stack(parts)
