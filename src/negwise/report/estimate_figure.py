@@ -1,134 +1,165 @@
-"""The picture of an estimate: the curves it was read from, and the effectiveness it is the maximum of."""
+"""The pictures of an estimate: the curves it was read from, and the effectiveness it is the maximum of."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Any
-
-from negwise.errors import require
-from negwise.report.figure import BLUE, GREY, ORANGE, RED, Figure, Rows, figure, inline
+from negwise.report.exhibit import Exhibit, Spec
+from negwise.report.figure import Figure, Rows
+from negwise.report.marks import HEIGHT, hint, k_axis, known, lines, nearest, note, quantity, step_axis
+from negwise.report.series import MOST_ROWS, thinned
 from negwise.theory.estimate import Estimate
 
-_HEIGHT = 260
+_STILL_ROSE = "the training AUC still rose when the pilot stopped"
 
 
 def estimate_figure(estimate: Estimate, name: str = "estimate") -> Figure:
-    """Left, where there are curves: AUC over training with T marked. Right: v(K) with K*, the range as good, the
-    90% interval and the limit 1 - lambda."""
-    alt = require("altair", extra="plot")
-    auc_rows = _auc_rows(estimate)
-    v_rows = _v_rows(zip(estimate.curve.k, estimate.curve.v, strict=True))
-    panels = [_effectiveness(alt, estimate)]
-    if len(estimate.pilot.val_auc) > 1:
-        panels.insert(0, _curves(alt, estimate, auc_rows))
-    chart = alt.hconcat(*panels, spacing=36).resolve_scale(color="independent").properties(title=_title(estimate))
-    return figure(name, chart, [*auc_rows, *v_rows])
+    """Both pictures side by side; v(K) alone where there are no curves."""
+    parts = [found for found in (auc_curves(estimate), effectiveness_curve(estimate)) if found is not None]
+    notes = f"lambda {estimate.lam:g}, label separation {estimate.label_separation:.2f}, verdict: {estimate.verdict}"
+    if estimate.basis in ("forecast", "lower bound"):
+        notes += f". K* is a {estimate.basis}: {_STILL_ROSE}"
+    panels = tuple({"title": part.title, **panel} for part in parts for panel in part.panels)
+    rows = [row for part in parts for row in part.rows]
+    return Exhibit(name, estimate.headline(), notes, panels, rows, columns=len(panels)).figure()
 
 
-def _title(estimate: Estimate) -> dict[str, Any]:
-    notes = [f"lambda {estimate.lam:g}, label separation {estimate.label_separation:.2f}, verdict: {estimate.verdict}"]
-    if estimate.basis == "forecast":
-        notes.append("K* is a forecast: the training AUC still rose when the pilot stopped")
-    if estimate.basis == "lower bound":
-        notes.append("K* is a lower bound: the training AUC still rose when the pilot stopped")
-    return {"text": estimate.headline(), "subtitle": notes}
+def auc_curves(estimate: Estimate) -> Exhibit | None:
+    """Training and validation AUC of the pilot with T marked; None where the estimate was made without a curve."""
+    rows = _auc_rows(estimate)
+    if not rows:
+        return None
+    color: Spec = {
+        "field": "curve",
+        "type": "nominal",
+        "scale": {"domain": ["validation", "training"]},
+        "legend": {"title": None},
+    }
+    hints = [hint("curve", "curve"), hint("step", "step", ",.6~g"), hint("auc", "AUC", ".4f")]
+    layers = lines("auc", step_axis(), quantity("auc", "AUC"), color, hints)
+    if len(estimate.pilot.train_auc) == 1:
+        level = {"values": [{"auc": estimate.pilot.train_auc[0], "curve": "training"}]}
+        mark = {"type": "rule", "strokeDash": [4, 3], "strokeWidth": 2}
+        layers.append({"data": level, "mark": mark, "encoding": {"y": quantity("auc", "AUC"), "color": color}})
+    end = estimate.pilot.val_steps[-1]
+    if estimate.horizon is not None and estimate.horizon <= end:
+        layers += _horizon(estimate.horizon, end)
+        seen = f"The dashed line is T = {estimate.horizon:g}: from there on training counts as converged."
+    else:
+        seen = "T, where training counts as converged, lies beyond the pilot."
+    caption = (
+        f"Training AUC says how far the labels can be told apart, validation AUC how far the model has come. {seen} "
+        "The estimate averages over all steps before T."
+    )
+    panel = {"height": HEIGHT, "transform": [known("auc")], "layer": layers}
+    return Exhibit("auc_curves", "AUC of the pilot run", caption, (panel,), rows)
+
+
+def effectiveness_curve(estimate: Estimate) -> Exhibit:
+    """v(K) with K*, the range as good, the 90% interval and the limit 1 - lambda."""
+    rows = [{"k": k, "effectiveness": v} for k, v in zip(estimate.curve.k, estimate.curve.v, strict=True)]
+    last = _last_k(estimate)
+    shown = [row["effectiveness"] for row in rows if row["k"] <= last]
+    limit, low, high = 1 - estimate.lam, min(shown), max(shown)
+    x = k_axis(domain=[1, last])
+    y = quantity(
+        "effectiveness",
+        "training effectiveness v",
+        scale={"domain": [min(low, limit), high + 0.1 * (high - low)]},
+        axis={"tickCount": 5},
+    )
+    values = [hint("k", "K", ",.4~g"), hint("effectiveness", "v(K)", ".4f")]
+    panel = {
+        "height": HEIGHT,
+        "transform": [known("effectiveness")],
+        "layer": [
+            _flat(estimate, last, x),
+            *_limit(limit, last, x, y, right=estimate.k**2 <= last),
+            *_curve(x, y, values, last),
+            *_best(estimate, x, y, left=estimate.k > last**0.7),
+            *_interval(estimate, last, x),
+        ],
+    }
+    open_end = "and more" if estimate.flat[1] is None else f"to {estimate.flat[1]}"
+    caption = (
+        f"What a training sample is worth on average when it has K negatives. It is best at K* = {estimate.k:.3g}; the "
+        f"shaded range, {estimate.flat[0]} {open_end}, is as good (within 1%). With far more negatives "
+        "every sample is easy, and v comes down to 1 - lambda."
+    )
+    if estimate.interval is not None:
+        caption += " The red bar on the axis is the 90% interval of K*."
+    return Exhibit("effectiveness", "Training effectiveness against K", caption, (panel,), rows)
 
 
 def _auc_rows(estimate: Estimate) -> Rows:
     pilot = estimate.pilot
+    if len(pilot.val_auc) < 2:
+        return []
     sides = (("training", pilot.train_steps, pilot.train_auc), ("validation", pilot.val_steps, pilot.val_auc))
     return [
         {"curve": side, "step": step, "auc": value}
         for side, steps, aucs in sides
         if len(aucs) > 1
-        for step, value in zip(steps, aucs, strict=True)
+        for step, value in thinned(list(zip(steps, aucs, strict=True)), MOST_ROWS // 4)
     ]
 
 
-def _v_rows(points: Iterable[tuple[float, float]]) -> Rows:
-    return [{"k": k, "effectiveness": v} for k, v in points]
-
-
-def _curves(alt: Any, estimate: Estimate, rows: Rows) -> Any:
-    color = alt.Color("curve:N", title=None, scale=alt.Scale(domain=["training", "validation"], range=[ORANGE, BLUE]))
-    lines = (
-        alt.Chart(inline(rows))
-        .mark_line(point={"size": 18})
-        .encode(
-            x=alt.X("step:Q", title="training step"),
-            y=alt.Y("auc:Q", title="AUC", scale=alt.Scale(zero=False)),
-            color=color,
-            tooltip=["curve:N", "step:Q", alt.Tooltip("auc:Q", format=".4f")],
-        )
+def _horizon(horizon: float, end: float) -> list[Spec]:
+    data = {"values": [{"step": horizon}]}
+    right = horizon > 0.7 * end  # the label keeps clear of the edge
+    label = note(
+        f"T = {horizon:g}", align="right" if right else "left", dx=-5 if right else 5, dy=-6, baseline="bottom"
     )
-    layers = [lines]
-    if len(estimate.pilot.train_auc) == 1:
-        flat = alt.Chart(inline([{"auc": estimate.pilot.train_auc[0], "curve": "training"}]))
-        layers.append(flat.mark_rule(strokeDash=[4, 3], size=2).encode(y="auc:Q", color=color))
-    note = "T, where training counts as converged, lies beyond the pilot"
-    if estimate.horizon is not None and estimate.horizon <= estimate.pilot.val_steps[-1]:
-        note = "T: where training counts as converged"
-        mark = alt.Chart(inline([{"step": estimate.horizon, "text": f"T = {estimate.horizon:g}"}]))
-        layers.append(mark.mark_rule(color=GREY, strokeDash=[3, 3]).encode(x="step:Q"))
-        text = mark.mark_text(align="left", dx=5, dy=-6, color=GREY, baseline="bottom")
-        layers.append(text.encode(x="step:Q", y=alt.value(_HEIGHT), text="text:N"))
-    return alt.layer(*layers).properties(
-        width=330,
-        height=_HEIGHT,
-        title={"text": "AUC of the pilot run", "subtitle": note},
-    )
-
-
-def _effectiveness(alt: Any, estimate: Estimate) -> Any:
-    ks = estimate.curve.k
-    # The range worth looking at: to where the curve has come down to its limit, not to the end of the search.
-    last = min(ks[-1], max(30.0 * estimate.k, 100.0))
-    x = alt.X(
-        "k:Q",
-        title="K, negatives per positive (log scale)",
-        scale=alt.Scale(type="log", domain=[1, last], clamp=True, nice=False),
-        axis=alt.Axis(values=[10**i for i in range(8)], format="~s"),
-    )
-    shown = [(k, v) for k, v in zip(ks, estimate.curve.v, strict=True) if k <= last]
-    low, high = min(v for _, v in shown), max(v for _, v in shown)
-    y = alt.Y(
-        "effectiveness:Q",
-        title="training effectiveness v",
-        scale=alt.Scale(domain=[min(low, 1 - estimate.lam), high + 0.08 * (high - low)]),
-    )
-    left = estimate.k**2 > last  # K* stands in the right half: its neighbour's label goes to the left
-    flat_end = estimate.flat[1] or last
-    band = alt.Chart(inline([{"k": estimate.flat[0], "end": min(flat_end, last)}]))
-    line = alt.Chart(inline(_v_rows(shown))).mark_line(color=BLUE, size=2.5)
-    best = alt.Chart(
-        inline([{"k": estimate.k, "effectiveness": estimate.margin + 1 - estimate.lam, "text": _best_text(estimate)}])
-    )
-    limit = alt.Chart(
-        inline(
-            [{"effectiveness": 1 - estimate.lam, "k": 1 if left else last, "text": "1 - lambda: every sample is easy"}]
-        )
-    )
-    layers = [
-        band.mark_rect(color=ORANGE, opacity=0.22).encode(x=x, x2="end:Q"),
-        limit.mark_rule(color=GREY, strokeDash=[3, 3]).encode(y=y),
-        limit.mark_text(align="left" if left else "right", dx=4 if left else -4, dy=-6, color=GREY, fontSize=10).encode(
-            x=x, y=y, text="text:N"
-        ),
-        line.encode(x=x, y=y, tooltip=[alt.Tooltip("k:Q", format=".4g"), alt.Tooltip("effectiveness:Q", format=".4f")]),
-        best.mark_rule(color=RED, size=1.5).encode(x=x),
-        best.mark_point(color=RED, filled=True, size=60).encode(x=x, y=y),
-        best.mark_text(color=RED, align="left", dx=7, dy=-9, fontWeight="bold").encode(x=x, y=y, text="text:N"),
+    label["encoding"] |= {"x": step_axis(), "y": {"value": HEIGHT}}
+    return [
+        {"data": data, "mark": {"type": "rule", "style": "guide"}, "encoding": {"x": step_axis()}},
+        {"data": data, **label},
     ]
-    if estimate.interval is not None:
-        bar = alt.Chart(inline([{"k": estimate.interval[0], "end": estimate.interval[1]}]))
-        layers.append(bar.mark_rule(color=RED, size=4, opacity=0.6).encode(x=x, x2="end:Q", y=alt.value(_HEIGHT - 4)))
-    title = {
-        "text": "Effectiveness against K",
-        "subtitle": "orange: as good (within 1%)"
-        + ("" if estimate.interval is None else "; red bar: 90% interval of K*"),
-    }
-    return alt.layer(*layers).properties(width=380, height=_HEIGHT, title=title)
 
 
-def _best_text(estimate: Estimate) -> str:
-    return f"K* = {estimate.k:.3g}"
+def _last_k(estimate: Estimate) -> float:
+    """The end of what is worth looking at: where the curve has come down to its limit, not where the search ended."""
+    return min(estimate.curve.k[-1], max(30.0 * estimate.k, 100.0))
+
+
+def _flat(estimate: Estimate, last: float, x: Spec) -> Spec:
+    end = last if estimate.flat[1] is None else min(estimate.flat[1], last)
+    data = {"values": [{"k": estimate.flat[0], "end": end}]}
+    return {"data": data, "mark": {"type": "rect", "style": "band"}, "encoding": {"x": x, "x2": {"field": "end"}}}
+
+
+def _limit(limit: float, last: float, x: Spec, y: Spec, *, right: bool) -> list[Spec]:
+    data = {"values": [{"effectiveness": limit, "k": last if right else 1}]}
+    label = note("1 - lambda", align="right" if right else "left", dx=-4 if right else 4, dy=-8)
+    label["encoding"] |= {"x": x, "y": y}
+    return [{"data": data, "mark": {"type": "rule", "style": "guide"}, "encoding": {"y": y}}, {"data": data, **label}]
+
+
+def _curve(x: Spec, y: Spec, hints: list[Spec], last: float) -> list[Spec]:
+    here, where = {"transform": [{"filter": {"field": "k", "lte": last}}]}, {"x": x, "y": y}
+    return [
+        {**here, "mark": {"type": "line", "style": "curve"}, "encoding": where},
+        {**here, **nearest("v", where, hints)},
+    ]
+
+
+def _best(estimate: Estimate, x: Spec, y: Spec, *, left: bool) -> list[Spec]:
+    data = {"values": [{"k": estimate.k, "effectiveness": estimate.margin + 1 - estimate.lam}]}
+    label = note(
+        f"K* = {estimate.k:.3g}", style="answer-text", align="right" if left else "left", dx=-8 if left else 8, dy=-9
+    )
+    label["encoding"] |= {"x": x, "y": y}
+    point = {"type": "point", "style": "answer", "filled": True, "size": 70, "opacity": 1}
+    return [
+        {"data": data, "mark": {"type": "rule", "style": "answer", "strokeWidth": 1.5}, "encoding": {"x": x}},
+        {"data": data, "mark": point, "encoding": {"x": x, "y": y}},
+        {"data": data, **label},
+    ]
+
+
+def _interval(estimate: Estimate, last: float, x: Spec) -> list[Spec]:
+    if estimate.interval is None:
+        return []
+    low, high = estimate.interval
+    data = {"values": [{"k": min(low, last), "end": min(high, last)}]}
+    bar = {"type": "rule", "style": "answer", "strokeWidth": 5, "strokeCap": "round", "opacity": 0.7}
+    place = {"x": x, "x2": {"field": "end"}, "y": {"value": HEIGHT - 4}}
+    return [{"data": data, "mark": bar, "encoding": place}]

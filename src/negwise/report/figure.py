@@ -12,55 +12,30 @@ from typing import Any
 
 from negwise.errors import InputError, require
 from negwise.files import write_atomically
+from negwise.report.style import BLUE, GREEN, GREY, ORANGE, PALETTE, PINK, RED, SKY, config
+
+__all__ = [
+    "BLUE",
+    "GREEN",
+    "GREY",
+    "ORANGE",
+    "PALETTE",
+    "PINK",
+    "RED",
+    "SKY",
+    "Figure",
+    "Rows",
+    "Value",
+    "as_csv",
+    "figure",
+    "inline",
+    "rasterised",
+    "save_all",
+    "save_as",
+]
 
 Value = float | int | str | None
 Rows = Sequence[Mapping[str, Value]]
-
-# Distinguishable in greyscale and with the common colour-vision deficiencies (Okabe and Ito).
-BLUE, ORANGE, GREEN, PINK, SKY, RED, GREY = (
-    "#0072B2",
-    "#E69F00",
-    "#009E73",
-    "#CC79A7",
-    "#56B4E9",
-    "#D55E00",
-    "#6b7280",
-)
-PALETTE = [BLUE, ORANGE, GREEN, PINK, SKY, RED, GREY]
-
-_STYLE: dict[str, Any] = {
-    "background": "white",
-    "font": "DejaVu Sans, Helvetica, Arial, sans-serif",
-    "padding": 12,
-    "view": {"stroke": None},
-    "axis": {
-        "grid": True,
-        "gridColor": "#e5e7eb",
-        "domainColor": "#9ca3af",
-        "tickColor": "#9ca3af",
-        "labelFontSize": 11,
-        "titleFontSize": 12,
-        "titleFontWeight": "normal",
-        "titlePadding": 8,
-    },
-    "legend": {
-        "labelFontSize": 11,
-        "titleFontSize": 11,
-        "titleFontWeight": "normal",
-        "symbolStrokeWidth": 3,
-        "labelLimit": 320,
-    },
-    "title": {
-        "anchor": "start",
-        "fontSize": 14,
-        "subtitleFontSize": 12,
-        "subtitleColor": "#4b5563",
-        "subtitlePadding": 6,
-        "offset": 12,
-    },
-    "header": {"labelFontSize": 12, "title": None},
-    "range": {"category": PALETTE},
-}
 
 
 @dataclass(frozen=True)
@@ -72,23 +47,33 @@ class Figure:
     rows: Rows
 
     def png(self, scale: float = 2.0) -> bytes:
-        return require("vl_convert", extra="plot").vegalite_to_png(json.dumps(self.spec), scale=scale)
+        return rasterised(self.svg(), scale)
 
     def svg(self) -> str:
         return require("vl_convert", extra="plot").vegalite_to_svg(json.dumps(self.spec))
 
     def csv(self) -> str:
-        text = io.StringIO()
-        columns = list(dict.fromkeys(column for row in self.rows for column in row))
-        writer = csv.DictWriter(text, columns, lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(self.rows)
-        return text.getvalue()
+        return as_csv(self.rows)
+
+
+def rasterised(svg: str, scale: float = 2.0) -> bytes:
+    """A drawn figure as PNG."""
+    return require("vl_convert", extra="plot").svg_to_png(svg, scale=scale)
+
+
+def as_csv(rows: Rows) -> str:
+    """One table; a row that lacks a column has an empty cell there."""
+    text = io.StringIO()
+    columns = list(dict.fromkeys(column for row in rows for column in row))
+    writer = csv.DictWriter(text, columns, lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
+    return text.getvalue()
 
 
 def figure(name: str, chart: Any, rows: Rows) -> Figure:
     """A figure from an Altair chart, with the project's one style on it."""
-    return Figure(name, chart.configure(**_STYLE).to_dict(), rows)
+    return Figure(name, chart.configure(**config()).to_dict(), rows)
 
 
 def inline(rows: Rows) -> Any:
@@ -98,9 +83,10 @@ def inline(rows: Rows) -> Any:
 
 def save_all(made: Figure, folder: Path) -> list[Path]:
     """PNG, SVG and the CSV of the numbers, in ``folder``."""
+    svg = made.svg()  # drawing takes most of the time, so it is done once
     return [
-        write_atomically(folder / f"{made.name}.png", made.png()),
-        write_atomically(folder / f"{made.name}.svg", made.svg()),
+        write_atomically(folder / f"{made.name}.png", rasterised(svg)),
+        write_atomically(folder / f"{made.name}.svg", svg),
         write_atomically(folder / f"{made.name}.csv", made.csv()),
     ]
 

@@ -1,0 +1,84 @@
+"""Logs of other frameworks, read by `negwise.curves`: their AUC curves, and the estimate that these give."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from negwise.curves import Curves, read
+from negwise.errors import InputError
+from negwise.records import Run
+from negwise.report.subject import Arm, Subject, Trial
+from negwise.theory.estimate import Estimate
+from negwise.theory.optimal import optimal_k
+
+OTHERS_CAVEATS = (
+    "The estimate takes these curves as those of a run with K = 1. A log does not say which K it was trained with.",
+    "AUC must be the same function for training and validation, in evaluation mode, with negatives drawn as in "
+    "training. A log does not say how its AUC was made.",
+)
+
+
+def log_subject(path: Path) -> Subject:
+    """A foreign log as the subject of a page."""
+    curves = read(path)
+    both = curves.train_auc is not None and curves.val_auc is not None
+    name = path.parent.name if path.is_file() and path.name in ("metrics.csv", "trainer_state.json") else path.stem
+    trial = Trial(0, path, "done", log=Run((), tuple(_evaluations(curves)), ()))
+    return Subject(
+        path=path,
+        kind="log",
+        arms=(Arm(name or str(path), None, None, None, (trial,)),),
+        estimates=((path.name, from_curves(curves)),) if both else (),
+        caveats=OTHERS_CAVEATS if both else (),
+        missing=() if both else (_no_estimate(path, curves),),
+        facts={"Log": {"file": curves.source, "kind": curves.kind, **curves.columns}},
+    )
+
+
+def _no_estimate(path: Path, curves: Curves) -> str:
+    lacks = "training" if curves.train_auc is None else "validation"
+    others = f" (is it {', '.join(curves.unassigned)}?)" if curves.unassigned else ""
+    return (
+        f"No estimate: the log has no {lacks} AUC{others}. Name the columns: negwise estimate --curves {path} "
+        "--train-column NAME --val-column NAME."
+    )
+
+
+def estimate_of(log: Path) -> Estimate | None:
+    """The estimate from a run log of negwise's own; None where it has not both curves."""
+    curves = read(log)
+    return None if curves.train_auc is None or curves.val_auc is None else from_curves(curves)
+
+
+def from_curves(curves: Curves) -> Estimate:
+    """`optimal_k` of both curves, with all that the log knows of them."""
+    try:
+        return optimal_k(
+            curves.train_auc,
+            curves.val_auc,
+            steps=curves.val_steps,
+            train_steps=curves.train_steps,
+            n_queries=curves.val_queries,
+            n_pairs=curves.val_pairs,
+            train_queries=curves.train_queries,
+            train_pairs=curves.train_pairs,
+            train_se=curves.train_se,
+            val_se=curves.val_se,
+        )
+    except InputError as error:
+        raise InputError(f"{curves.source}: {error}") from error
+
+
+def _evaluations(curves: Curves) -> list[dict[str, Any]]:
+    """The curves as records of a run log; where the log has no steps, evaluations are counted from 1."""
+    found = []
+    for split in ("train", "val"):
+        aucs, steps = getattr(curves, f"{split}_auc"), getattr(curves, f"{split}_steps")
+        if aucs is not None:
+            places = range(1, len(aucs) + 1) if steps is None else steps.tolist()
+            found += [
+                {"kind": "eval", "step": step, "split": split, "auc": auc, "metrics": {}}
+                for step, auc in zip(places, aucs.tolist(), strict=True)
+            ]
+    return found

@@ -1,0 +1,39 @@
+"""A page taken apart by Python's own parser."""
+
+from html.parser import HTMLParser
+
+from negwise.report.build import exhibits, page_of, read_subject
+
+
+class Page(HTMLParser):
+    """Text, elements, attributes and scripts of a page, by Python's own parser."""
+
+    def __init__(self, text):
+        super().__init__(convert_charrefs=True)
+        self.tags, self.words, self.scripts, self.links, self.inside = [], [], {}, [], []
+        self.feed(text)
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.append((tag, dict(attrs)))
+        if tag in ("script", "style"):
+            self.inside = [tag, dict(attrs).get("id", f"{tag} {len(self.scripts)}")]
+
+    def handle_endtag(self, tag):
+        if tag in ("script", "style"):
+            self.inside = []
+
+    def handle_data(self, data):
+        if not self.inside:
+            self.words.append(data)
+        elif self.inside[0] == "script":
+            self.scripts[self.inside[1]] = self.scripts.get(self.inside[1], "") + data
+
+    @property
+    def text(self):
+        return " ".join(" ".join(self.words).split())
+
+
+def shown(folder):
+    """The page of a folder, without the files of its figures."""
+    subject = read_subject(folder)
+    return Page(page_of(subject, exhibits(subject)))

@@ -1,0 +1,33 @@
+"""A page of a run that was really trained: its numbers are the result's, and its two lines load the model."""
+
+import json
+
+import pytest
+from report_pages import shown
+
+from negwise.report.build import read_subject
+
+
+@pytest.mark.slow
+def test_a_real_run_and_the_lines_that_load_it(tmp_path, monkeypatch):
+    from negwise.experiments.training import Training, train
+
+    monkeypatch.setenv("NEGWISE_CACHE", str(tmp_path / "cache"))
+    rows = [
+        {"left": f"word{i} of title{i % 7}", "right": f"a body with word{i} that ends {i * 7 % 97}"} for i in range(120)
+    ]
+    file = tmp_path / "pairs.jsonl"
+    file.write_text("\n".join(map(json.dumps, rows)) + "\n")
+    asked = Training(data=str(file), model="siamese-cnn", k="warm:3", steps=6, batch_size=8, pool=16, eval_every=2)
+    result = train(asked, tmp_path / "run", show=False)
+
+    subject, page = read_subject(tmp_path / "run"), shown(tmp_path / "run")
+    assert subject.missing == () and subject.metrics[0] == "auc" and subject.top_metric is not None
+    test = result["evaluations"]["test"]
+    assert f"{test['auc']:.4f} ± {test['auc_se']:.4f}" in page.text
+    names = [figure["name"] for figure in json.loads(page.scripts["figures-data"])]
+    assert names[:4] == ["k_over_time", "loss", "throughput", "quality_over_time"]
+    lines = next(text for text in page.words if text.startswith("from negwise"))
+    made = {}
+    exec(lines, made)
+    assert made["trained"].score([0, 1], [0, 1, 2]).shape == (2, 3)
