@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -123,6 +125,9 @@ def estimate(
 @app.command()
 def data(
     path: Annotated[str, typer.Argument(help="A file, a folder, or an embedded default: docs, clicks.")],
+    column: Annotated[
+        list[str] | None, typer.Option(help="Which column plays a role, as user=customer; repeatable.")
+    ] = None,
     skip_bad: Annotated[int, typer.Option(help="Leave out up to this many bad rows, and report each.")] = 0,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
@@ -136,7 +141,7 @@ def data(
     """
     from negwise.data import inspect
 
-    report = inspect(path, skip_bad=skip_bad)
+    report = inspect(path, columns=_columns(column or []), skip_bad=skip_bad)
     print(json.dumps(report.to_dict()) if as_json else report.explain())
 
 
@@ -156,10 +161,18 @@ def train(
     seed: Annotated[int, typer.Option(help="Of weights, order, negatives and dropout.")] = 0,
     split: Annotated[str | None, typer.Option(help="time, last, user, random or folders.")] = None,
     pool: Annotated[int, typer.Option(help="Texts encoded a step, for every K.")] = 512,
+    title_words: Annotated[int, typer.Option(help="Words of a title that the model sees.")] = 30,
+    body_words: Annotated[int, typer.Option(help="Words of a body that the model sees.")] = 100,
     history: Annotated[int | None, typer.Option(help="Items of a user that the model sees.")] = None,
+    setting: Annotated[
+        list[str] | None, typer.Option(help="An argument of the model, as hidden=128; repeatable.")
+    ] = None,
     vectors: Annotated[str | None, typer.Option(help="Word vectors in GloVe's format.")] = None,
     queries: Annotated[int | None, typer.Option(help="At most this many queries an evaluation.")] = None,
     eval_every: Annotated[int | None, typer.Option(help="Steps between evaluations.", show_default="20 in all")] = None,
+    column: Annotated[
+        list[str] | None, typer.Option(help="Which column plays a role, as user=customer; repeatable.")
+    ] = None,
     skip_bad: Annotated[int, typer.Option(help="Leave out up to this many bad rows of the data.")] = 0,
     precision: Annotated[str, typer.Option(help="32-true, bf16-mixed or 64-true.")] = "32-true",
     device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
@@ -174,13 +187,12 @@ def train(
       negwise train --data clicks --model nrms --k 4 --steps 100 --out runs/b
       negwise train --data docs --model siamese-lstm --k ans:20 --pool 64 --steps 50 --out runs/c
     """
-    from negwise.distributed import rank
     from negwise.experiments.training import Training
     from negwise.experiments.training import train as run
-    from negwise.train import Stopped
 
     asked = Training(
         data=data,
+        columns=_columns(column or []),
         model=model,
         k=k,
         epochs=epochs,
@@ -190,7 +202,10 @@ def train(
         seed=seed,
         split=split,
         pool=pool,
+        title_words=title_words,
+        body_words=body_words,
         history=history,
+        settings=_settings(setting or []),
         vectors=vectors,
         queries=queries,
         eval_every=eval_every,
@@ -198,12 +213,9 @@ def train(
         precision=precision,
         device=device,
     )
-    try:
+    with _stopping():
         result = run(asked, out, tensorboard=tensorboard)
-    except Stopped as stopped:  # a KeyboardInterrupt, which would end without a word
-        print(f"negwise: {stopped}", file=sys.stderr)
-        raise typer.Exit(130) from None
-    if rank() > 0:  # several processes: one of them speaks
+    if not _speaks():
         return
     if as_json:
         print(json.dumps(result))
@@ -211,6 +223,169 @@ def train(
     for name, scores in result["evaluations"].items():
         print(f"{name}: AUC {scores['auc']:.4f} +- {scores['auc_se']:.4f}")
     print(f"weights: {out / result['weights']}")
+
+
+@app.command()
+def run(
+    data: Annotated[str, typer.Option(help="A file, a folder, or an embedded default: docs, clicks.")] = "docs",
+    out: Annotated[Path, typer.Option(help="The job's folder; the same command again goes on.")] = Path("negwise-run"),
+    model: Annotated[str | None, typer.Option(help="One of `train --model`.", show_default="by the data")] = None,
+    schedule: Annotated[str, typer.Option(help="warm, ans or fixed, up to K*; or a rule such as warm:20.")] = "warm",
+    budget: Annotated[str | None, typer.Option(help="Time for all of it: 90s, 10m, 2h.")] = None,
+    steps: Annotated[
+        int | None, typer.Option(help="Updates of each run.", show_default="by the budget, or 1000")
+    ] = None,
+    seeds: Annotated[int, typer.Option(help="Runs of each arm; 5 give error bars worth the name.")] = 1,
+    jobs: Annotated[int | None, typer.Option(help="Runs side by side.", show_default="cores, or 1 on a GPU")] = None,
+    compare: Annotated[bool, typer.Option(help="Train K=1 and fixed K* beside the schedule.")] = True,
+    lam: Annotated[float, typer.Option(help="Weight of good and bad samples, 0.5 to 1.")] = 0.9,
+    batch_size: Annotated[int | None, typer.Option(help="Examples a step.", show_default="by the model")] = None,
+    learning_rate: Annotated[
+        float | None, typer.Option(help="A third, once and three times of it are tried.", show_default="by the model")
+    ] = None,
+    split: Annotated[str | None, typer.Option(help="time, last, user, random or folders.")] = None,
+    pool: Annotated[int | None, typer.Option(help="Texts encoded a step, for every K.", show_default="512")] = None,
+    queries: Annotated[int | None, typer.Option(help="At most this many queries an evaluation.")] = None,
+    column: Annotated[
+        list[str] | None, typer.Option(help="Which column plays a role, as user=customer; repeatable.")
+    ] = None,
+    skip_bad: Annotated[int, typer.Option(help="Leave out up to this many bad rows of the data.")] = 0,
+    precision: Annotated[str | None, typer.Option(help="32-true, bf16-mixed or 64-true.")] = None,
+    device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+) -> None:
+    """The main job: pilot, estimate of K, training, comparison, and a page that shows why.
+
+    \b
+    Examples:
+      negwise run --budget 5m
+      negwise run --data pairs.jsonl --out jobs/pairs --budget 30m --seeds 3
+      negwise run --data ratings.csv --schedule fixed --no-compare --steps 2000
+    """
+    from negwise.experiments.job import Job
+    from negwise.experiments.job import run as work
+
+    asked = Job(
+        data=data,
+        columns=_columns(column or []),
+        model=model,
+        schedule=schedule,
+        budget=budget,
+        steps=steps,
+        seeds=seeds,
+        compare=compare,
+        lam=lam,
+        batch_size=batch_size,
+        learning_rate=learning_rate,
+        split=split,
+        pool=pool,
+        queries=queries,
+        skip_bad=skip_bad,
+        precision=precision,
+        device=device,
+    )
+    with _stopping():
+        results = work(asked, out, jobs=jobs, tell=_tell)
+    _show_results(results, out, as_json)
+
+
+@app.command()
+def sweep(
+    out: Annotated[Path, typer.Option(help="The sweep's folder; the same command again goes on.")],
+    data: Annotated[str, typer.Option(help="A file, a folder, or an embedded default: docs, clicks.")] = "docs",
+    k: Annotated[str, typer.Option(help="Numbers and schedules, with commas.")] = "1,4,20,100",
+    model: Annotated[str | None, typer.Option(help="One of `train --model`.", show_default="by the data")] = None,
+    steps: Annotated[int | None, typer.Option(help="Updates of each run.", show_default="1000")] = None,
+    seeds: Annotated[int, typer.Option(help="Runs of each K.")] = 3,
+    jobs: Annotated[int | None, typer.Option(help="Runs side by side.", show_default="cores, or 1 on a GPU")] = None,
+    batch_size: Annotated[int | None, typer.Option(help="Examples a step.", show_default="by the model")] = None,
+    learning_rate: Annotated[
+        str, typer.Option(help="Of several, with commas, each K keeps its best.", show_default="by the model")
+    ] = "",
+    split: Annotated[str | None, typer.Option(help="time, last, user, random or folders.")] = None,
+    pool: Annotated[int | None, typer.Option(help="Texts encoded a step, for every K.", show_default="512")] = None,
+    queries: Annotated[int | None, typer.Option(help="At most this many queries an evaluation.")] = None,
+    column: Annotated[
+        list[str] | None, typer.Option(help="Which column plays a role, as user=customer; repeatable.")
+    ] = None,
+    skip_bad: Annotated[int, typer.Option(help="Leave out up to this many bad rows of the data.")] = 0,
+    precision: Annotated[str | None, typer.Option(help="32-true, bf16-mixed or 64-true.")] = None,
+    device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+) -> None:
+    """Train a grid of K, schedules and seeds; cells that are done stay done, and a failed one is shown as failed.
+
+    \b
+    Examples:
+      negwise sweep --out sweeps/docs --k 1,4,20,100 --steps 300 --seeds 3
+      negwise sweep --out sweeps/mine --data ratings.csv --k 1,20,warm:20,ans:20 --learning-rate 3e-4,1e-3,3e-3
+    """
+    from negwise.experiments.job import Sweep
+    from negwise.experiments.job import sweep as work
+
+    rates = _numbers("--learning-rate", learning_rate)
+    asked = Sweep(
+        data=data,
+        columns=_columns(column or []),
+        k=tuple(part.strip() for part in k.split(",")),
+        model=model,
+        steps=steps,
+        seeds=seeds,
+        batch_size=batch_size,
+        learning_rate=tuple(rates) if isinstance(rates, list) else rates,
+        split=split,
+        pool=pool,
+        queries=queries,
+        skip_bad=skip_bad,
+        precision=precision,
+        device=device,
+    )
+    with _stopping():
+        results = work(asked, out, jobs=jobs, tell=_tell)
+    _show_results(results, out, as_json)
+
+
+@app.command()
+def report(
+    paths: Annotated[list[Path], typer.Argument(help="Folders of jobs or runs, or logs of other frameworks.")],
+    out: Annotated[Path | None, typer.Option(help="The page, or a folder for it.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+) -> None:
+    """Make a page and figures from records alone; several folders are compared.
+
+    \b
+    Examples:
+      negwise report negwise-run
+      negwise report runs/a runs/b --out compare.html
+      negwise report lightning_logs/version_0
+    """
+    from negwise.report.build import build
+
+    page = build(paths, out)
+    print(json.dumps({"page": str(page)}) if as_json else f"report: {page}")
+
+
+@app.command()
+def explore(
+    out: Annotated[Path, typer.Option(help="Where the page goes.")] = Path("explore.html"),
+    show: Annotated[bool, typer.Option("--open/--no-open", help="Open it in a browser.")] = True,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+) -> None:
+    """The framework as an interactive page: move AUC and lambda, paste a curve, see K* move.
+
+    \b
+    Examples:
+      negwise explore
+      negwise explore --out explore.html --no-open
+    """
+    from negwise.report.explore import write_explore
+
+    page = write_explore(out)
+    print(json.dumps({"page": str(page)}) if as_json else f"page: {page}")
+    if show and not as_json:
+        import webbrowser
+
+        webbrowser.open(page.resolve().as_uri())
 
 
 @reproduce.command("theory")
@@ -244,6 +419,64 @@ def _numbers(flag: str, text: str) -> float | list[float] | None:
             f"{flag}: got {text!r}, expected a number or numbers with commas, as 0.61,0.68,0.7."
         ) from error
     return values[0] if len(values) == 1 else values
+
+
+def _settings(pairs: list[str]) -> dict[str, int | float]:
+    """Arguments of a model from the command line."""
+    found: dict[str, int | float] = {}
+    for pair in pairs:
+        name, _, value = pair.partition("=")
+        try:
+            number = float(value)
+        except ValueError as error:
+            raise InputError(f"--setting: got {pair!r}, expected a name and a number, as hidden=128.") from error
+        found[name.strip()] = int(number) if number.is_integer() else number
+    return found
+
+
+def _columns(pairs: list[str]) -> dict[str, str]:
+    """Roles of columns from the command line."""
+    found = {}
+    for pair in pairs:
+        role, equals, name = pair.partition("=")
+        if not equals:
+            raise InputError(f"--column: got {pair!r}, expected a role and a column, as user=customer.")
+        found[role.strip()] = name
+    return found
+
+
+@contextmanager
+def _stopping() -> Iterator[None]:
+    """Ctrl-C, once all is saved: a word on how to go on, and the exit code that shells expect."""
+    from negwise.train import Stopped
+
+    try:
+        yield
+    except Stopped as stopped:  # a KeyboardInterrupt, which would end without a word
+        if _speaks():
+            print(f"negwise: {stopped}", file=sys.stderr)
+        raise typer.Exit(130) from None
+
+
+def _speaks() -> bool:
+    """Of several processes under ``torchrun`` the first one."""
+    return os.environ.get("RANK", "0") == "0"
+
+
+def _tell(line: str) -> None:
+    print(line, file=sys.stderr, flush=True)
+
+
+def _show_results(results: Mapping[str, Any], out: Path, as_json: bool) -> None:
+    """The results of a job; exit 1 where every run of it failed."""
+    if as_json:
+        print(json.dumps({**results, "out": str(out)}))
+    else:
+        from negwise.terminal import show_results
+
+        show_results(results, out)
+    if results["chosen"] is None:
+        raise NegwiseError(f"{out}: no run came to an end; each says why in its failed.json.")
 
 
 def _example() -> Path:

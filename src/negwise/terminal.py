@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
@@ -23,3 +27,50 @@ def show_estimate(found: Estimate, console: Console | None = None) -> None:
     console.print(table)
     for reason in found.reasons:
         console.print(Text(f"- {reason}"))
+
+
+def show_results(results: Mapping[str, Any], out: Path, console: Console | None = None) -> None:
+    """A row for each arm, what it gains over K = 1, where the model is and how to load it."""
+    from negwise.experiments.results import mean_of
+
+    console = console or Console()
+    metrics = results["metrics"]
+    table = Table(box=None, padding=(0, 2, 0, 0))
+    for name in ("K", *(f"test {metric}" for metric in metrics), "seconds", "with pilot", "learning rate", "runs"):
+        table.add_column(name, no_wrap=True, justify="left" if name == "K" else "right")
+    for arm in results["arms"]:
+        done = [seed for seed in arm["seeds"] if seed["state"] == "done"]
+        failed = sum(seed["state"] == "failed" for seed in arm["seeds"])
+        cells = [_mean(*mean_of(arm, metric)[:2]) for metric in metrics]
+        seconds = sum(seed["seconds"] for seed in done) / len(done) if done else None
+        pilot = results["pilot"]["seconds"] if results["pilot"] is not None and arm["uses_pilot"] else 0.0
+        table.add_row(
+            Text(arm["name"] + (" *" if arm["name"] == results["chosen"] else ""), style="bold"),
+            *cells,
+            "-" if seconds is None else f"{seconds:.1f}",
+            "-" if seconds is None else f"{seconds + pilot:.1f}",
+            "-" if arm["learning_rate"] is None else f"{arm['learning_rate']:g}",
+            f"{len(done)} done" + (f", {failed} failed" if failed else ""),
+        )
+    console.print(table)
+    for gap in results["differences"]:
+        if gap["mean"] is not None:
+            console.print(Text(_gap(gap)), soft_wrap=True)
+    for caveat in results["caveats"]:
+        console.print(Text(f"- {caveat}"), soft_wrap=True)
+    if results["model"] is not None:
+        console.print(Text(f"* best on validation; model: {out / results['model']}"), soft_wrap=True)
+        console.print(Text("from negwise.experiments.training import load"))
+        console.print(Text(f'trained = load("{out / results["model"]}")'), soft_wrap=True)
+
+
+def _mean(value: float | None, error: float | None) -> str:
+    if value is None:
+        return "-"
+    return f"{value:.4f}" + ("" if error is None else f" ± {error:.4f}")
+
+
+def _gap(gap: Mapping[str, Any]) -> str:
+    reach = "" if gap["low"] is None else f", 95% interval {gap['low']:+.4f} .. {gap['high']:+.4f}"
+    seeds = "1 seed" if gap["seeds"] == 1 else f"{gap['seeds']} seeds"
+    return f"K {gap['arm']} against K {gap['against']}: {gap['mean']:+.4f} {gap['metric']} ({seeds}{reach})"

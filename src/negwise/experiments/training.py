@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +20,8 @@ from negwise.models.settings import BERT4REC_PLACES
 from negwise.protocols import Query, Sampler
 from negwise.samplers import Exclusions, Impression, Lists, Pool, Uniform
 from negwise.schedule import rule_from_text
-from negwise.train import Order, Settings, fit, judged, load_weights
+from negwise.train import Display, Enough, Judged, Order, Settings, fit, judged, load_weights
+from negwise.train.folder import read_json
 
 TASK_OF = {
     "nrms": "impressions",
@@ -39,12 +39,15 @@ TASK_OF = {
 class Training:
     """One run. None means the paper's value for the model; ``k`` is a number, ``ans:20`` or ``warm:20``.
 
-    ``data`` is a path, or an embedded default: ``docs`` (text pairs) or ``clicks`` (impressions). ``pool`` candidates a
-    step serve models that encode text, so that K costs no more encodings. ``history`` items of a user are shown to
-    the model. ``queries`` bounds each evaluation.
+    ``data`` is a path, or an embedded default: ``docs`` (text pairs) or ``clicks`` (impressions). ``columns`` says
+    which column plays a role where names do not, as ``{"user": "customer"}``. ``pool`` candidates a step serve models
+    that encode text, so that K costs no more encodings. ``title_words``, ``body_words`` and ``history`` say how much of
+    a text and of a user the model sees; ``settings`` are arguments of the model, as ``{"hidden": 128}``. ``queries``
+    bounds each evaluation; without ``judge_training`` the training AUC, which only an estimate needs, is left out.
     """
 
     data: str
+    columns: dict[str, str] = field(default_factory=dict)
     model: str
     k: str = "4"
     epochs: int | None = None
@@ -54,13 +57,18 @@ class Training:
     seed: int = 0
     split: str | None = None
     pool: int = 512
+    title_words: int = Lengths.title
+    body_words: int = Lengths.body
     history: int | None = None
+    settings: dict[str, Any] = field(default_factory=dict)
     vectors: str | None = None
     queries: int | None = None
+    judge_training: bool = True
     eval_every: int | None = None
     skip_bad: int = 0
     precision: str = "32-true"
     device: str = "auto"
+    threads: int | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,10 +82,34 @@ class Parts:
     hide: Callable[..., tuple[Query, Tensor]] | None = None
 
 
-def train(training: Training, out: str | Path, *, tensorboard: bool = False, show: bool = True) -> dict[str, Any]:
+def train(
+    training: Training,
+    out: str | Path,
+    *,
+    tensorboard: bool = False,
+    enough: Enough | None = None,
+    show: bool | Display = True,
+) -> dict[str, Any]:
     """Train in the folder ``out``; the same call again goes on, or returns the result that is there."""
-    rule = rule_from_text(training.k)
+    rule_from_text(training.k)  # before the data is read
     parts = make_parts(training)
+    splits = judged(parts.task, training.queries)
+    if not training.judge_training:
+        del splits["train"]
+    return fit_parts(training, parts, out, splits=splits, tensorboard=tensorboard, enough=enough, show=show)
+
+
+def fit_parts(
+    training: Training,
+    parts: Parts,
+    out: str | Path,
+    *,
+    splits: Mapping[str, Judged],
+    tensorboard: bool = False,
+    enough: Enough | None = None,
+    show: bool | Display = True,
+) -> dict[str, Any]:
+    """`train` with parts that are made, judged on ``splits``."""
     paper = PAPER[training.model]
     batch_size = training.batch_size or paper.batch_size
     epochs = paper.epochs if training.epochs is None else training.epochs
@@ -91,22 +123,25 @@ def train(training: Training, out: str | Path, *, tensorboard: bool = False, sho
         log_every=max(1, steps // 1000),
         precision=training.precision,
         device=training.device,
+        threads=training.threads,
         tensorboard=tensorboard,
     )
-    asked = {name: value for name, value in asdict(training).items() if name != "device"}
+    asked = {name: value for name, value in asdict(training).items() if name not in ("device", "threads")}
     return fit(
         out,
         parts.model,
         parts.examples,
         n_items=parts.task.n_items,
         sampler=parts.sampler,
-        rule=rule,
+        rule=rule_from_text(training.k),
         settings=settings,
-        judged=judged(parts.task, training.queries),
+        judged=splits,
         optimizer=lambda parameters: torch.optim.Adam(parameters, lr=rate),
         hide=parts.hide,
         config={"run": asked, "split": parts.task.split},
         data_digest=parts.task.digest,
+        enough=enough,
+        popularity=parts.task.popularity,
         show=show,
     )
 
@@ -136,7 +171,13 @@ def load(out: str | Path) -> Trained:
     config = folder / "config.json"
     if not config.exists():
         raise InputError(f"{folder}: no config.json there, expected the folder of a run. Pass what --out was.")
-    parts = make_parts(Training(**json.loads(config.read_text())["run"]))
+    saved = read_json(config)
+    parts = make_parts(Training(**saved["run"]))
+    if parts.task.digest != saved["data_digest"]:
+        raise InputError(
+            f"{folder}: the data changed since this run, so its numbers mean other items. "
+            f"Restore {saved['run']['data']}."
+        )
     load_weights(parts.model, folder)
     return Trained(parts.task, parts.model.eval())
 
@@ -150,6 +191,7 @@ def make_parts(training: Training) -> Parts:
     if training.vectors is not None and task.text is not None:
         content["vectors"] = load_vectors(training.vectors, task.text.vocabulary.words).table
     settings = {"max_len": task.train.places} if training.model == "bert4rec" else {}
+    settings |= training.settings
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(training.seed)
         model = build(training.model, content, **settings)
@@ -165,9 +207,10 @@ def make_task(training: Training) -> Task:
         if name != "impressions":
             raise InputError(f"clicks: a simulated world of impressions, but {training.model} learns from {name}.")
         return sources.clicks().task(split=training.split or "user", history=training.history or Lengths().history)
-    source = sources.read(training.data, skip_bad=training.skip_bad)
+    source = sources.read(training.data, columns=training.columns, skip_bad=training.skip_bad)
     history = training.history or (BERT4REC_PLACES if name == "sequences" else Lengths().history)
-    return sources.prepare(source, task=name, split=training.split, lengths=Lengths(history=history))
+    lengths = Lengths(training.title_words, training.body_words, history)
+    return sources.prepare(source, task=name, split=training.split, lengths=lengths)
 
 
 def make_sampler(task: Task, pool: int) -> Sampler:

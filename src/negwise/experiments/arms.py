@@ -1,0 +1,113 @@
+"""From an estimate to what is trained: the schedule, and what it is compared with."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from negwise.errors import InputError
+from negwise.schedule import rule_from_text
+from negwise.theory.estimate import Estimate
+
+SCHEDULES = ("warm", "ans", "fixed")
+MEASURED = (1, 4, 20, 100)
+"""What is tried where the curves do not determine K."""
+MORE = 4
+"""Where K* is a lower bound, so many times K* is tried too."""
+
+
+@dataclass(frozen=True)
+class Arm:
+    """One way to train: ``rule`` as the command line takes it, its peak ``k``, and what it is there for.
+
+    ``role`` is "schedule", "K=1", "fixed K*", "extra" or "cell".
+    """
+
+    rule: str
+    k: float
+    role: str
+    uses_pilot: bool
+
+    @property
+    def folder(self) -> str:
+        return self.rule.replace(":", "-")
+
+
+def arm(rule: str, role: str = "cell", uses_pilot: bool = False) -> Arm:
+    """An arm from the text of its rule, which is checked."""
+    text = rule.strip().lower()
+    return Arm(text, _peak(text), role, uses_pilot)
+
+
+def arms_of(
+    estimate: Estimate, schedule: str, ceiling: float, *, compare: bool = True
+) -> tuple[list[Arm], tuple[str, ...]]:
+    """What to train after an estimate, and sentences that explain what differs from the usual.
+
+    The usual: the schedule up to K*, K = 1 and K* throughout. ``schedule`` is "warm", "ans" or "fixed", all up to K*,
+    or a rule of its own such as "warm:20". No K is above ``ceiling``, the negatives that there are.
+    """
+    notes: list[str] = []
+    own = ":" in schedule or schedule not in SCHEDULES
+    if own:
+        check_ceiling(arm(schedule), ceiling)
+    if estimate.verdict in ("vacuous", "inconsistent"):
+        notes.append(
+            f"The curves do not determine K ({estimate.verdict}), so K is measured instead: "
+            f"{', '.join(map(str, MEASURED))}, as far as there are negatives."
+        )
+        tried = [arm(str(k), "K=1" if k == 1 else "extra") for k in MEASURED if k <= ceiling]
+        chosen = [arm(schedule, "schedule")] if own else [arm(_ruled(schedule, tried[-1].k), "schedule")]
+        return _distinct(chosen + (tried if compare else [])), tuple(notes)
+    best = float(estimate.k_int)
+    if best > ceiling:
+        notes.append(f"K* is {best:g}, but a row has at most {ceiling:g} negatives to draw: K = {ceiling:g} is used.")
+        best = math.floor(ceiling)
+    found = [arm(schedule, "schedule") if own else arm(_ruled(schedule, best), "schedule", True)]
+    if compare:
+        found += [arm("1", "K=1"), arm(f"{best:g}", "fixed K*", True)]
+        found += _doubtful(estimate, best, ceiling, notes)
+    return _distinct(found), tuple(notes)
+
+
+def _doubtful(estimate: Estimate, best: float, ceiling: float, notes: list[str]) -> list[Arm]:
+    """Arms that an uncertain estimate calls for."""
+    extra: list[float] = []
+    if estimate.verdict == "capped" and estimate.interval is not None:
+        extra += list(estimate.interval)
+        notes.append("The size of K* is not pinned down, so both ends of its interval are tried too.")
+    elif estimate.verdict == "capped":
+        extra.append(math.sqrt(best))
+        notes.append("K* lies at the end of the search, so a K well inside is tried too.")
+    if estimate.basis in ("lower bound", "unsettled"):
+        extra.append(MORE * best)
+        notes.append(f"The pilot had not converged, so K* is a {estimate.basis} figure: {MORE} x K* is tried too.")
+    tried = sorted({min(max(1, round(k)), math.floor(ceiling)) for k in extra})
+    return [arm(str(k), "extra", True) for k in tried]
+
+
+def check_ceiling(asked: Arm, ceiling: float) -> None:
+    """Refuse a K that no row can have."""
+    if asked.k > ceiling:
+        raise InputError(
+            f"K = {asked.k:g} was asked for ({asked.rule}), but no row has more than {ceiling:g} negatives to draw. "
+            f"Ask for {ceiling:g} or less; with texts, --pool sets how many are drawn from."
+        )
+
+
+def _ruled(schedule: str, k: float) -> str:
+    return f"{k:g}" if schedule == "fixed" else f"{schedule}:{k:g}"
+
+
+def _peak(rule: str) -> float:
+    rule_from_text(rule)  # raises where it cannot be read
+    parts = rule.split(":")
+    return float(parts[1] if len(parts) > 1 else parts[0])
+
+
+def _distinct(arms: list[Arm]) -> list[Arm]:
+    """The first arm of each rule: a fixed schedule is its own comparison."""
+    found: dict[str, Arm] = {}
+    for each in arms:
+        found.setdefault(each.rule, each)
+    return list(found.values())

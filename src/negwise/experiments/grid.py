@@ -1,0 +1,111 @@
+"""Arms times learning rates times seeds, as cells in folders.
+
+The learning rate of an arm is chosen on the first seed, by validation AUC, from the same values for every arm. The run
+that won is the arm's first seed; nothing is trained twice. Folders: ``tuning/<arm>/lr-<rate>/``,
+``arms/<arm>/seed-<n>/``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from negwise.experiments.arms import Arm
+from negwise.experiments.crew import Cell, Watch, error_of, work
+from negwise.experiments.training import Training
+from negwise.train.folder import RESULT, read_json, write_json
+
+CHOICE = "choice.json"
+
+MakeWatch = Callable[[Sequence[Cell]], AbstractContextManager[Watch]]
+
+
+@dataclass(frozen=True)
+class Grid:
+    """``base`` says all that the cells share."""
+
+    out: Path
+    arms: tuple[Arm, ...]
+    base: Training
+    rates: tuple[float, ...]
+    seeds: tuple[int, ...]
+
+    def cell(self, arm: Arm, rate: float, seed: int, folder: Path) -> Cell:
+        training = replace(self.base, k=arm.rule, learning_rate=rate, seed=seed)
+        rated = f", learning rate {rate:g}" if folder.parts[-1].startswith("lr-") else ""
+        return Cell(f"K {arm.rule}, seed {seed}{rated}", folder, asdict(training))
+
+    def tuning(self, arm: Arm) -> list[Cell]:
+        """One cell for each learning rate, where there is a choice."""
+        if len(self.rates) == 1:
+            return []
+        home = self.out / "tuning" / arm.folder
+        return [self.cell(arm, rate, self.seeds[0], home / f"lr-{rate:g}") for rate in self.rates]
+
+    def choice(self, arm: Arm) -> dict[str, Any] | None:
+        """The learning rate that was chosen for ``arm`` and what was tried, or None where that is still open."""
+        if len(self.rates) == 1:
+            return {"learning_rate": self.rates[0], "tried": []}
+        path = self.out / "tuning" / arm.folder / CHOICE
+        return read_json(path) if path.exists() else None
+
+    def folder(self, arm: Arm, seed: int) -> Path:
+        return self.out / "arms" / arm.folder / f"seed-{seed}"
+
+    def cells(self, arm: Arm) -> list[Cell]:
+        """One cell for each seed, once the learning rate is chosen."""
+        choice = self.choice(arm)
+        if choice is None or choice["learning_rate"] is None:
+            return []
+        return [self.cell(arm, choice["learning_rate"], seed, self.folder(arm, seed)) for seed in self.seeds]
+
+
+def run_grid(grid: Grid, *, jobs: int, threads: int, watching: MakeWatch) -> None:
+    """Tune where there is something to tune, then train every seed. What is done already stays done."""
+    tuning = [cell for arm in grid.arms if grid.choice(arm) is None for cell in grid.tuning(arm)]
+    _work(tuning, jobs, threads, watching)
+    for arm in grid.arms:
+        _settle(grid, arm)
+    _work([cell for arm in grid.arms for cell in grid.cells(arm)], jobs, threads, watching)
+
+
+def _work(cells: list[Cell], jobs: int, threads: int, watching: MakeWatch) -> None:
+    left = [cell for cell in cells if not (cell.folder / RESULT).exists()]
+    if left:
+        with watching(left) as watch:
+            work(left, jobs=jobs, threads=threads, watch=watch)
+
+
+def _settle(grid: Grid, arm: Arm) -> None:
+    """Choose the learning rate, write that down, then move the run that won; the same again where it was killed."""
+    tried = grid.tuning(arm)
+    if not tried:
+        return
+    if grid.choice(arm) is None:
+        found = [_tried(grid, cell) for cell in tried]
+        done = [row for row in found if row["val_auc"] is not None]
+        best = max(done, key=lambda row: row["val_auc"])["learning_rate"] if done else None
+        write_json(tried[0].folder.parent / CHOICE, {"learning_rate": best, "tried": found})
+    choice = grid.choice(arm)
+    assert choice is not None
+    won = [cell.folder for cell in tried if cell.training["learning_rate"] == choice["learning_rate"]]
+    home = grid.folder(arm, grid.seeds[0])
+    if won and won[0].exists() and not home.exists():
+        home.parent.mkdir(parents=True, exist_ok=True)
+        won[0].replace(home)
+
+
+def _tried(grid: Grid, cell: Cell) -> dict[str, Any]:
+    done = (cell.folder / RESULT).exists()
+    result = read_json(cell.folder / RESULT) if done else None
+    return {
+        "learning_rate": cell.training["learning_rate"],
+        "run": cell.folder.relative_to(grid.out).as_posix(),
+        "state": "done" if done else "failed",
+        "val_auc": result["best"]["auc"] if result and result["best"] else None,
+        "seconds": result["seconds"] if result else None,
+        "error": error_of(cell.folder),
+    }

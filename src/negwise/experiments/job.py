@@ -1,0 +1,211 @@
+"""The main job: look at the data, run a pilot, estimate K, train with a schedule, compare, and show why.
+
+A job is a folder: ``job.json`` (what was asked, what is in the data, the plan), ``pilot/seed-0/``, ``estimate.json``,
+``tuning/``, ``arms/``, ``results.json``, ``report.html``. The same call again goes on from whatever is there.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from negwise.errors import InputError, MissingExtra, NegwiseError
+from negwise.experiments.arms import SCHEDULES, Arm, arm, arms_of, check_ceiling
+from negwise.experiments.crew import Cell, error_of, work
+from negwise.experiments.grid import Grid, run_grid
+from negwise.experiments.pilot import estimate_of, judge
+from negwise.experiments.plan import EVALUATIONS, FEWEST, START, fitting, run_seconds, seconds_of
+from negwise.experiments.results import caveats_of, results_of
+from negwise.experiments.setup import SetUp, Tell, held, set_up
+from negwise.experiments.training import Training
+from negwise.experiments.watching import watch_for
+from negwise.records import read_run
+from negwise.theory.estimate import Estimate
+from negwise.train.folder import RESULT, read_json, write_json
+
+ESTIMATE, RESULTS, REPORT = "estimate.json", "results.json", "report.html"
+RATES = (1 / 3, 1.0, 3.0)
+"""Learning rates that every arm is tried with, times that of the preset."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Job:
+    """What `run` is asked. None means: what the preset for the data says (`negwise.experiments.presets`).
+
+    ``schedule`` is "warm", "ans" or "fixed", up to the K* that is found, or a rule such as "warm:20". ``budget`` is a
+    time such as "10m". ``compare`` also trains K = 1 and K* throughout.
+    """
+
+    data: str = "docs"
+    columns: dict[str, str] = field(default_factory=dict)
+    model: str | None = None
+    schedule: str = "warm"
+    budget: str | None = None
+    steps: int | None = None
+    seeds: int = 1
+    compare: bool = True
+    lam: float = 0.9
+    batch_size: int | None = None
+    learning_rate: float | None = None
+    split: str | None = None
+    pool: int | None = None
+    queries: int | None = None
+    skip_bad: int = 0
+    precision: str | None = None
+    device: str = "auto"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sweep:
+    """What `sweep` is asked: every rule of ``k`` with every seed; of several learning rates each arm keeps its best."""
+
+    data: str = "docs"
+    columns: dict[str, str] = field(default_factory=dict)
+    k: tuple[str, ...] = ("1", "4", "20", "100")
+    model: str | None = None
+    steps: int | None = None
+    seeds: int = 3
+    batch_size: int | None = None
+    learning_rate: tuple[float, ...] | float | None = None
+    split: str | None = None
+    pool: int | None = None
+    queries: int | None = None
+    skip_bad: int = 0
+    precision: str | None = None
+    device: str = "auto"
+
+
+def run(job: Job, out: str | Path, *, jobs: int | None = None, tell: Tell = print) -> dict[str, Any]:
+    """Do the whole job in the folder ``out``; returns what ``results.json`` has."""
+    folder = Path(out)
+    if job.schedule not in SCHEDULES:
+        arm(job.schedule)
+    _check_seeds(job.seeds)
+    cells = (3 if job.compare else 1) * (len(RATES) + job.seeds - 1)
+    with held(folder):
+        made = set_up(folder, asdict(job), kind="run", cells=cells, pilot=True, jobs=jobs, tell=tell)
+        if job.schedule not in SCHEDULES:
+            check_ceiling(arm(job.schedule), made.ceiling)
+        found, pilot = _pilot(folder, made, job.lam, tell)
+        arms, notes = arms_of(found, job.schedule, made.ceiling, compare=job.compare)
+        each = len(RATES) + job.seeds - 1
+        arms, steps, dropped = _within_budget(arms, each, made, job, pilot["seconds"])
+        for note in (*notes, *dropped):
+            tell(note)
+        rates = tuple(float(f"{scale * made.rate:.3g}") for scale in RATES)
+        base = with_steps(made.training, steps)
+        grid = Grid(folder, tuple(arms), base, rates, tuple(range(job.seeds)))
+        return _train_and_show(grid, made, "run", pilot, found, (*notes, *dropped), tell)
+
+
+def sweep(asked: Sweep, out: str | Path, *, jobs: int | None = None, tell: Tell = print) -> dict[str, Any]:
+    """Train a grid in the folder ``out``; returns what ``results.json`` has."""
+    folder = Path(out)
+    arms = tuple(arm(rule) for rule in asked.k)
+    if not arms or len({each.rule for each in arms}) < len(arms):
+        raise InputError(f"k: got {', '.join(asked.k) or 'nothing'}, expected one or more rules, each once.")
+    _check_seeds(asked.seeds)
+    rates = asked.learning_rate if isinstance(asked.learning_rate, tuple) else None
+    cells = len(arms) * (asked.seeds - 1 + len(rates or (1,)))
+    with held(folder):
+        made = set_up(folder, asdict(asked), kind="sweep", cells=cells, pilot=False, jobs=jobs, tell=tell)
+        for each in arms:
+            check_ceiling(each, made.ceiling)
+        base = with_steps(made.training, made.plan.steps)
+        grid = Grid(folder, arms, base, rates or (made.rate,), tuple(range(asked.seeds)))
+        return _train_and_show(grid, made, "sweep", None, None, (), tell)
+
+
+def _check_seeds(seeds: int) -> None:
+    if seeds < 1:
+        raise InputError(f"seeds: got {seeds}, expected 1 or more.")
+
+
+def with_steps(training: Training, steps: int) -> Training:
+    """``training`` for so many steps, evaluated a few times on the way."""
+    return replace(training, steps=steps, eval_every=max(1, steps // EVALUATIONS), judge_training=False)
+
+
+def _within_budget(
+    arms: list[Arm], each: int, made: SetUp, job: Job, pilot_seconds: float
+) -> tuple[list[Arm], int, tuple[str, ...]]:
+    """The arms and the steps of each that what is left of the budget has room for; ``each`` arm takes so many runs.
+
+    It follows from what is on record, so that a job which goes on comes to the same.
+    """
+    if job.budget is None:
+        return arms, made.plan.steps, ()
+    left = seconds_of(job.budget) - made.spent - pilot_seconds - START
+    usual = [each_arm for each_arm in arms if each_arm.role != "extra"]
+    steps = job.steps or fitting(made.pace, each * len(arms), made.jobs, left)
+    need = run_seconds(made.pace, each * len(arms), made.jobs, max(steps, FEWEST))
+    if need <= left or len(usual) == len(arms):
+        return arms, max(steps, FEWEST), ()
+    steps = job.steps or max(FEWEST, fitting(made.pace, each * len(usual), made.jobs, left))
+    left_out = ", ".join(each_arm.rule for each_arm in arms if each_arm.role == "extra")
+    return usual, steps, (f"The budget has no room for K = {left_out}, which this estimate would call for.",)
+
+
+def _pilot(folder: Path, made: SetUp, lam: float, tell: Tell) -> tuple[Estimate, dict[str, Any]]:
+    """Train with K = 1 until the curves say enough, and estimate."""
+    where = folder / "pilot" / "seed-0"
+    rules = {"lam": lam, "max_k": made.ceiling}
+    plan = made.plan
+    training = replace(
+        made.training, k="1", learning_rate=made.rate, steps=plan.pilot_steps, eval_every=plan.pilot_eval_every
+    )
+    cell = Cell("pilot, K 1", where, asdict(training), rules)
+    if not (where / RESULT).exists():
+        with watch_for([cell]) as watch:
+            work([cell], jobs=1, threads=made.threads, watch=watch)
+    if not (where / RESULT).exists():
+        raise NegwiseError(f"the pilot failed: {error_of(where)}. Its folder is {where}.")
+    result, log = read_json(where / RESULT), read_run(where)
+    judgement = judge(log, **rules)
+    found = estimate_of(log, **rules)
+    write_json(folder / ESTIMATE, found.to_dict())
+    pilot = {
+        "run": where.relative_to(folder).as_posix(),
+        "steps": result["steps"],
+        "seconds": result["seconds"],
+        "converged": judgement.converged,
+        "why": judgement.why,
+    }
+    ended = "converged" if judgement.converged else "did not converge"
+    tell(f"Pilot: {result['steps']} steps, {result['seconds']:.0f} s; it {ended}: {judgement.why}.")
+    tell(found.headline())
+    for reason in found.reasons:
+        tell(f"- {reason}")
+    return found, pilot
+
+
+def _train_and_show(
+    grid: Grid,
+    made: SetUp,
+    kind: str,
+    pilot: dict[str, Any] | None,
+    estimate: Estimate | None,
+    notes: tuple[str, ...],
+    tell: Tell,
+) -> dict[str, Any]:
+    """Train the grid, write ``results.json`` as far as it got whatever happens, then the report."""
+
+    def collect() -> dict[str, Any]:
+        found = results_of(grid, kind=kind, metrics=("auc", made.top_n), pilot=pilot)
+        found["caveats"] = [*notes, *caveats_of(found, estimate)]
+        write_json(grid.out / RESULTS, found)
+        return found
+
+    collect()
+    try:
+        run_grid(grid, jobs=made.jobs, threads=made.threads, watching=watch_for)
+    finally:
+        results = collect()
+    try:
+        from negwise.report.build import build
+
+        tell(f"Report: {build([grid.out])}")
+    except MissingExtra as error:
+        tell(f"No report was made: {error}. Then type: negwise report {grid.out}")
+    return results

@@ -1,0 +1,113 @@
+"""How long to train: from a few real steps and the time there is."""
+
+from __future__ import annotations
+
+import os
+import re
+from dataclasses import dataclass
+
+from negwise.errors import InputError
+
+PILOT_SHARE = 0.3
+"""Of the budget. A pilot that converges sooner leaves its rest unused."""
+SLOWER = 1.3
+"""Runs side by side, and what is not steps, take this much longer than a run alone."""
+START = 8.0
+"""Seconds for a process to start and to open the data."""
+PILOT_EVALUATIONS, EVALUATIONS = 12, 8
+FEWEST = 2 * PILOT_EVALUATIONS
+STEPS = 1000
+"""Steps of a run where neither a budget nor a number of steps is given."""
+
+_UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
+
+
+@dataclass(frozen=True)
+class Pace:
+    """Seconds of a step, of an evaluation of the validation split, and of one of both splits, as a pilot needs."""
+
+    step: float
+    evaluation: float
+    pilot_evaluation: float
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Steps of the pilot at most and between its evaluations, steps of every other run, and seconds for all of it."""
+
+    pilot_steps: int
+    pilot_eval_every: int
+    steps: int
+    seconds: float
+
+
+def seconds_of(text: str) -> float:
+    """``"90"``, ``"90s"``, ``"10m"``, ``"1.5h"`` or ``"1h30m"`` in seconds."""
+    parts = re.findall(r"(\d+(?:\.\d+)?)([smhd]?)", text.strip().lower())
+    if not parts or "".join(number + unit for number, unit in parts) != text.strip().lower():
+        raise InputError(f"budget: got {text!r}, expected a time such as 90s, 10m or 1.5h.")
+    total = sum(float(number) * _UNITS[unit or "s"] for number, unit in parts)
+    if total <= 0:
+        raise InputError(f"budget: got {text!r}, expected more than 0 seconds.")
+    return total
+
+
+def spread(jobs: int | None, device: str, cells: int) -> tuple[int, int]:
+    """How many runs at a time, and threads of each: on a CPU one run a core; on a GPU one unless asked."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    if jobs is not None and jobs < 1:
+        raise InputError(f"jobs: got {jobs}, expected 1 or more.")
+    side_by_side = jobs or (1 if device == "cuda" else min(cores, cells))
+    return side_by_side, max(1, cores // side_by_side)
+
+
+def make_plan(
+    pace: Pace, *, cells: int, jobs: int, steps: int | None, budget: float | None, pilot: bool = True
+) -> Plan:
+    """Steps as asked for, or as many as the budget has room for.
+
+    The pilot may take 30% of the budget; the rest is shared by ``cells`` runs of the same length, ``jobs`` at a time.
+    Without a budget the pilot may take twice the steps of a run, should its training AUC still rise.
+    """
+    if budget is None:
+        length = steps or STEPS
+        most = 2 * length
+    else:
+        first = PILOT_SHARE * budget if pilot else 0.0
+        most = max(0, int(((first - START) / SLOWER - _pilot_evaluations(pace)) / pace.step))
+        length = steps or fitting(pace, cells, jobs, budget - first)
+        need = run_seconds(pace, cells, jobs, steps or FEWEST) / (1 - PILOT_SHARE if pilot else 1)
+        if pilot:
+            shortest = SLOWER * (FEWEST * pace.step + _pilot_evaluations(pace)) + START
+            need = max(need, shortest / PILOT_SHARE)
+        if budget < need:
+            what = f"{cells} runs{' and a pilot' if pilot else ''} of {steps or FEWEST} steps"
+            raise InputError(
+                f"budget: {budget:.0f} s is too short. Here {what} need about {need:.0f} s ({pace.step:.2g} s a step, "
+                f"{pace.pilot_evaluation:.2g} s an evaluation of the pilot). Ask for more time, shorten evaluations "
+                "with --queries, or train one arm only with --no-compare."
+            )
+    likely = min(most, length)
+    seconds = run_seconds(pace, cells, jobs, length)
+    if pilot:
+        seconds += SLOWER * (likely * pace.step + _pilot_evaluations(pace)) + START
+    return Plan(most, max(1, likely // PILOT_EVALUATIONS), length, round(seconds, 1))
+
+
+def fitting(pace: Pace, cells: int, jobs: int, seconds: float) -> int:
+    """Steps of each of ``cells`` runs, ``jobs`` at a time, that ``seconds`` have room for; 0 or more."""
+    each = (seconds - START) / -(-cells // jobs) / SLOWER - _evaluations(pace)
+    return max(0, int(each / pace.step))
+
+
+def run_seconds(pace: Pace, cells: int, jobs: int, steps: int) -> float:
+    """How long ``cells`` runs of ``steps`` steps take, ``jobs`` at a time."""
+    return -(-cells // jobs) * SLOWER * (steps * pace.step + _evaluations(pace)) + START
+
+
+def _evaluations(pace: Pace) -> float:
+    return (EVALUATIONS + 2) * pace.evaluation  # one more at the start, and the test split at the end
+
+
+def _pilot_evaluations(pace: Pace) -> float:
+    return (PILOT_EVALUATIONS + 1) * pace.pilot_evaluation + pace.evaluation

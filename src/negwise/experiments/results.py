@@ -1,0 +1,151 @@
+"""What came out of a grid, in plain values: every seed of every arm, and differences with their error."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from scipy import stats
+
+from negwise.experiments.arms import Arm
+from negwise.experiments.crew import error_of
+from negwise.experiments.grid import Grid
+from negwise.theory.estimate import Estimate
+from negwise.train.folder import RESULT, read_json
+
+BASE = "1"
+"""The rule that the others are compared with."""
+FEW = 5
+"""Seeds below which nothing is claimed."""
+
+
+def results_of(grid: Grid, *, kind: str, metrics: Sequence[str], pilot: Mapping[str, Any] | None) -> dict[str, Any]:
+    """The content of ``results.json``, of a grid that may be half done."""
+    arms = [_arm(grid, arm) for arm in grid.arms]
+    chosen = _chosen(arms)
+    first = None if chosen is None else next(seed for seed in chosen["seeds"] if seed["state"] == "done")
+    base = next((arm for arm in arms if arm["rule"] == BASE), None)
+    others = [arm for arm in arms if base is not None and arm is not base]
+    return {
+        "kind": kind,
+        "pilot": None if pilot is None else dict(pilot),
+        "arms": arms,
+        "chosen": None if chosen is None else chosen["name"],
+        "model": None if first is None else first["run"],
+        "metrics": list(metrics),
+        "differences": [_difference(arm, base, name) for arm in others for name in metrics if base is not None],
+    }
+
+
+def value_of(seed: Mapping[str, Any], metric: str, split: str = "test") -> float | None:
+    """A metric of a run that is done; None where there is none."""
+    record = seed.get(split)
+    if record is None:
+        return None
+    return record["auc"] if metric == "auc" else record["metrics"].get(metric)
+
+
+def mean_of(arm: Mapping[str, Any], metric: str, split: str = "test") -> tuple[float | None, float | None, int]:
+    """Mean over seeds, its standard error (None with one seed), and how many seeds there are."""
+    values = [value for seed in arm["seeds"] if (value := value_of(seed, metric, split)) is not None]
+    if not values:
+        return None, None, 0
+    error = float(np.std(values, ddof=1) / math.sqrt(len(values))) if len(values) > 1 else None
+    return float(np.mean(values)), error, len(values)
+
+
+def _arm(grid: Grid, arm: Arm) -> dict[str, Any]:
+    choice = grid.choice(arm)
+    nothing = choice is not None and choice["learning_rate"] is None
+    return {
+        "name": arm.rule,
+        "rule": arm.rule,
+        "k": arm.k,
+        "role": arm.role,
+        "uses_pilot": arm.uses_pilot,
+        "learning_rate": None if choice is None else choice["learning_rate"],
+        "tuning": [] if choice is None else choice["tried"],
+        "seeds": [_seed(grid, arm, seed, nothing) for seed in grid.seeds],
+    }
+
+
+def _seed(grid: Grid, arm: Arm, seed: int, nothing: bool) -> dict[str, Any]:
+    folder = grid.folder(arm, seed)
+    result = read_json(folder / RESULT) if (folder / RESULT).exists() else None
+    error = "no learning rate could be trained; see tuning" if nothing else error_of(folder)
+    state = "done" if result is not None else "waiting" if error is None else "failed"
+    found: dict[str, Any] = {"seed": seed, "run": _name(folder, grid.out), "state": state, "error": error}
+    if result is None:
+        return found
+    best = result["best"]
+    return found | {
+        "steps": result["steps"],
+        "seconds": result["seconds"],
+        "best_step": None if best is None else best["step"],
+        "val": result["evaluations"].get("val"),
+        "test": result["evaluations"].get("test"),
+        "recommended": result.get("recommended"),
+    }
+
+
+def _name(folder: Path, out: Path) -> str:
+    return folder.relative_to(out).as_posix()
+
+
+def _chosen(arms: Sequence[dict[str, Any]]) -> dict[str, Any] | None:
+    """The arm with the best validation AUC; of equal ones the first, which is the schedule."""
+    scored = [(mean_of(arm, "auc", "val")[0], arm) for arm in arms]
+    done = [(auc, arm) for auc, arm in scored if auc is not None]
+    return max(done, key=lambda pair: pair[0])[1] if done else None
+
+
+def _difference(arm: Mapping[str, Any], base: Mapping[str, Any], metric: str) -> dict[str, Any]:
+    """Mean over seeds of (arm - base), paired by seed, with its 95% interval by Student's t."""
+    theirs = {seed["seed"]: value_of(seed, metric) for seed in base["seeds"]}
+    gaps = [
+        value - other
+        for seed in arm["seeds"]
+        if (value := value_of(seed, metric)) is not None and (other := theirs.get(seed["seed"])) is not None
+    ]
+    found: dict[str, Any] = {"arm": arm["name"], "against": base["name"], "metric": metric, "seeds": len(gaps)}
+    mean = float(np.mean(gaps)) if gaps else None
+    if mean is None or len(gaps) < 2:
+        return found | {"mean": mean, "se": None, "low": None, "high": None}
+    error = float(np.std(gaps, ddof=1) / math.sqrt(len(gaps)))
+    reach = float(stats.t.ppf(0.975, len(gaps) - 1)) * error
+    return found | {"mean": mean, "se": error, "low": mean - reach, "high": mean + reach}
+
+
+def caveats_of(results: Mapping[str, Any], estimate: Estimate | None) -> list[str]:
+    """What a reader of these results should keep in mind, a sentence each."""
+    arms = results["arms"]
+    seeds = max((mean_of(arm, "auc")[2] for arm in arms), default=0)
+    found = []
+    if seeds == 1:
+        found.append("One seed: differences between arms have no error bar. Pass --seeds 5 for one.")
+    elif seeds < FEW:
+        found.append(f"{seeds} seeds: the intervals are wide, and a claim about quality wants {FEW}.")
+    failed = [
+        f"{arm['name']} seed {seed['seed']}" for arm in arms for seed in arm["seeds"] if seed["state"] == "failed"
+    ]
+    if failed:
+        found.append(f"Failed: {', '.join(failed)}. The same command again tries them once more.")
+    edges = [arm["name"] for arm in arms if len(arm["tuning"]) > 1 and _at_edge(arm)]
+    if edges:
+        found.append(
+            f"The learning rate chosen for {', '.join(edges)} is the smallest or largest that was tried: a wider "
+            "choice may change the comparison. --learning-rate moves it."
+        )
+    if estimate is not None:
+        found.append(
+            "K* is read from AUC. Metrics of the top n want more negatives than AUC does: compare both columns."
+        )
+    return found
+
+
+def _at_edge(arm: Mapping[str, Any]) -> bool:
+    rates = [row["learning_rate"] for row in arm["tuning"]]
+    return arm["learning_rate"] in (min(rates), max(rates))

@@ -1,0 +1,206 @@
+"""Before anything is trained: what the data is, what is trained on it, and for how long. Written to ``job.json``."""
+
+from __future__ import annotations
+
+import platform
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, replace
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+import torch
+from filelock import FileLock, Timeout
+
+import negwise
+from negwise.data import inspect
+from negwise.data.report import DataReport
+from negwise.errors import InputError, NegwiseError
+from negwise.experiments.crew import ask_once
+from negwise.experiments.plan import Pace, Plan, make_plan, seconds_of, spread
+from negwise.experiments.presets import Preset, preset
+from negwise.experiments.training import Training
+from negwise.train.folder import changes, read_json, write_json
+
+JOB, LOCK = "job.json", ".lock"
+TIMED_STEPS, TIMED_K = 8, 20
+SHARED = ("columns", "batch_size", "split", "pool", "queries", "skip_bad", "precision")
+"""What a request says of every run in it; None leaves it to the preset."""
+PACKAGES = ("numpy", "scipy", "torch", "lightning-fabric", "pyarrow", "numba", "altair")
+
+Tell = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class SetUp:
+    """What every cell shares: ``training`` but for K, steps, learning rate and seed.
+
+    ``ceiling`` is the most negatives that a row can have; ``spent`` are the seconds before anything was trained.
+    """
+
+    training: Training
+    rate: float
+    top_n: str
+    ceiling: float
+    pace: Pace
+    plan: Plan
+    spent: float
+    jobs: int
+    threads: int
+
+
+def set_up(
+    folder: Path, request: dict[str, Any], *, kind: str, cells: int, pilot: bool, jobs: int | None, tell: Tell
+) -> SetUp:
+    """Look at the data and plan, or take up the plan that ``folder`` has."""
+    began = time.monotonic()
+    report = inspect(request["data"], columns=request["columns"], skip_bad=request["skip_bad"])
+    if report.negatives.most < 1:
+        raise InputError(
+            f"{request['data']}: no positive has a single negative ({report.negatives.source}), so there is nothing "
+            "to tell it from. More users, items or texts are needed."
+        )
+    tell(report.headline())
+    device = _device(request["device"])
+    chosen = preset(report, request["model"], device)
+    side_by_side, threads = spread(jobs, device, cells)
+    if (folder / JOB).exists():
+        found = _resume(folder, request, kind, report)
+        plan, pace = Plan(**found["plan"]["length"]), Pace(**found["plan"]["pace"])
+        threads, spent = int(found["plan"]["threads"]), float(found["plan"]["spent"])
+        tell(f"{folder} has this job: going on with what is left of it.")
+    else:
+        _can_write(folder)
+        training, rate = _training(request, chosen, device, threads)
+        pace = _pace(training, rate, tell)
+        budget = request.get("budget")
+        plan = make_plan(
+            pace,
+            cells=cells,
+            jobs=side_by_side,
+            steps=request["steps"],
+            budget=None if budget is None else seconds_of(budget),
+            pilot=pilot,
+        )
+        spent = round(time.monotonic() - began, 3)
+        body = {
+            "kind": kind,
+            "negwise": negwise.__version__,
+            "versions": _versions(),
+            "machine": _machine(device),
+            "request": request,
+            "data": report.to_dict(),
+            "plan": {
+                "length": asdict(plan),
+                "pace": asdict(pace),
+                "spent": spent,
+                "threads": threads,
+                "training": asdict(training),
+                "notes": [chosen.note],
+            },
+        }
+        write_json(folder / JOB, body)
+    training, rate = _training(request, chosen, device, threads)
+    tell(_said(chosen, plan, cells, pilot, side_by_side, device))
+    ceiling = float(report.negatives.most)
+    if chosen.task == "pairs":
+        ceiling = min(ceiling, float(training.pool))
+    return SetUp(training, rate, chosen.top_n, ceiling, pace, plan, spent, side_by_side, threads)
+
+
+@contextmanager
+def held(folder: Path) -> Iterator[None]:
+    """The folder for one process alone, for as long as it lives."""
+    _can_write(folder)
+    lock = FileLock(folder / LOCK, timeout=0)
+    try:
+        lock.acquire()
+    except Timeout as error:
+        raise NegwiseError(f"{folder}: another process works on this job. Wait for it, or stop it.") from error
+    try:
+        yield
+    finally:
+        lock.release()
+
+
+def _can_write(folder: Path) -> None:
+    if folder.exists() and not folder.is_dir():
+        raise InputError(f"{folder} is a file; expected a folder for the job, or a name that is free.")
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / LOCK).touch()
+    except OSError as error:
+        raise InputError(
+            f"{folder}: cannot be written to ({error.strerror}). Choose another folder with --out."
+        ) from error
+
+
+def _resume(folder: Path, request: dict[str, Any], kind: str, report: DataReport) -> dict[str, Any]:
+    found = read_json(folder / JOB)
+    if found["kind"] != kind:
+        raise InputError(f"{folder} has a {found['kind']}, not a {kind}. Choose another folder with --out.")
+    if found["data"]["digest"] != report.digest:
+        raise InputError(
+            f"{folder} has a job of its own, and the data changed since: its content hash was "
+            f"{found['data']['digest']} and is {report.digest}. Nothing was touched. Choose another folder with --out."
+        )
+    changed = changes(found["request"], request)
+    if changed:
+        raise InputError(
+            f"{folder} has a job of its own, and the request changed since: {'; '.join(changed)}. Nothing was touched. "
+            "Go on with what it was, or choose another folder with --out."
+        )
+    return found
+
+
+def _training(request: dict[str, Any], chosen: Preset, device: str, threads: int) -> tuple[Training, float]:
+    asked = {name: request[name] for name in SHARED if request[name] is not None}
+    fields = {"precision": "32-true", **chosen.fields, **asked}
+    rate = fields.pop("learning_rate")
+    own = request["learning_rate"]
+    rate = own if isinstance(own, float) else rate
+    return Training(data=request["data"], model=chosen.model, device=device, threads=threads, **fields), float(rate)
+
+
+def _pace(training: Training, rate: float, tell: Tell) -> Pace:
+    tell(f"Timing {TIMED_STEPS} steps of {training.model} ...")
+    short = replace(training, k=str(TIMED_K), learning_rate=rate)
+    return Pace(**ask_once({"do": "time", "training": asdict(short), "steps": TIMED_STEPS}, training.threads or 1))
+
+
+def _said(chosen: Preset, plan: Plan, cells: int, pilot: bool, jobs: int, device: str) -> str:
+    first = f"a pilot with K = 1 of up to {plan.pilot_steps} steps, then " if pilot else ""
+    many = "1 run" if cells == 1 else f"{cells} runs"
+    return (
+        f"Plan: {chosen.model} on {device}; {first}{many} of {plan.steps} steps, {jobs} at a time; "
+        f"about {_minutes(plan.seconds)}. {chosen.note}"
+    )
+
+
+def _minutes(seconds: float) -> str:
+    if seconds < 120:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} minutes" if seconds < 7200 else f"{seconds / 3600:.1f} hours"
+
+
+def _device(asked: str) -> str:
+    if asked == "auto":
+        return "cuda" if torch.cuda.is_available() else "cpu"
+    return asked
+
+
+def _machine(device: str) -> dict[str, Any]:
+    name = torch.cuda.get_device_name() if device == "cuda" else f"{platform.machine()}, {platform.system()}"
+    return {"device": device, "name": name, "python": platform.python_version()}
+
+
+def _versions() -> dict[str, str]:
+    found = {"python": platform.python_version()}
+    for package in PACKAGES:
+        try:
+            found[package] = version(package)
+        except PackageNotFoundError:
+            continue
+    return found

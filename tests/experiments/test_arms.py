@@ -1,0 +1,72 @@
+"""What is trained after an estimate, and what an odd estimate changes."""
+
+from dataclasses import replace
+
+import pytest
+
+from negwise.errors import InputError
+from negwise.experiments.arms import arm, arms_of, check_ceiling
+from negwise.theory.optimal import optimal_k
+
+OK = optimal_k(train_auc=0.9552)
+
+
+def rules(found):
+    return [each.rule for each in found]
+
+
+def test_the_usual_three():
+    arms, notes = arms_of(OK, "warm", 1000)
+    assert rules(arms) == ["warm:21", "1", "21"]
+    assert [each.role for each in arms] == ["schedule", "K=1", "fixed K*"]
+    assert [each.uses_pilot for each in arms] == [True, False, True]
+    assert notes == ()
+
+
+def test_a_fixed_schedule_is_its_own_comparison():
+    assert rules(arms_of(OK, "fixed", 1000)[0]) == ["21", "1"]
+
+
+def test_without_comparison_one_arm():
+    assert rules(arms_of(OK, "ans", 1000, compare=False)[0]) == ["ans:21"]
+
+
+def test_a_rule_of_ones_own_did_not_need_the_pilot():
+    found = arms_of(OK, "warm:7", 1000)[0]
+    assert (found[0].rule, found[0].uses_pilot) == ("warm:7", False)
+
+
+def test_no_k_above_what_there_is():
+    arms, notes = arms_of(OK, "warm", 10)
+    assert rules(arms) == ["warm:10", "1", "10"]
+    assert "at most 10" in notes[0]
+    with pytest.raises(InputError, match="no row has more than 10"):
+        arms_of(OK, "warm:11", 10)
+    with pytest.raises(InputError, match=r"K = 100000.*--pool"):
+        check_ceiling(arm("ans:1e5"), 512)
+
+
+@pytest.mark.parametrize("verdict", ["vacuous", "inconsistent"])
+def test_where_the_curves_say_nothing_k_is_measured(verdict):
+    arms, notes = arms_of(replace(OK, verdict=verdict), "warm", 50)
+    assert rules(arms) == ["warm:20", "1", "4", "20"]
+    assert not any(each.uses_pilot for each in arms)
+    assert verdict in notes[0]
+
+
+def test_a_capped_estimate_tries_the_ends_of_its_interval():
+    arms, notes = arms_of(replace(OK, verdict="capped", interval=(3.2, 340.0)), "warm", 200)
+    assert rules(arms) == ["warm:21", "1", "21", "3", "200"]
+    assert "interval" in notes[0]
+    assert rules(arms_of(replace(OK, verdict="capped", k_int=100), "warm", 200)[0]) == ["warm:100", "1", "100", "10"]
+
+
+def test_a_lower_bound_tries_more():
+    arms, notes = arms_of(replace(OK, basis="lower bound"), "warm", 1000)
+    assert rules(arms) == ["warm:21", "1", "21", "84"]
+    assert "lower bound" in notes[0]
+
+
+def test_what_is_no_rule_is_refused():
+    with pytest.raises(InputError, match="cannot read K"):
+        arms_of(OK, "wram", 1000)
