@@ -8,9 +8,12 @@ import torch
 from sklearn.metrics import ndcg_score, roc_auc_score
 from train_world import N_ITEMS, Dot, Mean, make_world
 
+from negwise import metrics
 from negwise.errors import InputError
 from negwise.train import FullRanking, evaluate, judged, subset
+from negwise.train.evaluate import recommend
 from negwise.train.judging import Shown
+from negwise.train.ranks import read_ranks, write_ranks
 
 MODELS = [Dot, Mean]
 
@@ -133,3 +136,48 @@ def test_low_precision_encodes_and_full_precision_ranks():
     high = evaluate(model, split)
     assert low.auc.value == pytest.approx(high.auc.value, abs=0.05)
     assert low.to_dict() != high.to_dict()
+
+
+def test_ranks_come_back_as_they_were_written(tmp_path):
+    rng = np.random.default_rng(0)
+    for most in (3, 70_000):
+        ranks = metrics.Ranks(*(rng.integers(0, most, 50) for _ in range(4)))
+        write_ranks(tmp_path, ranks)
+        for name in ("above", "tied", "positives", "sizes"):
+            assert (getattr(read_ranks(tmp_path), name) == getattr(ranks, name)).all()
+    with pytest.raises(InputError, match="has ended"):
+        read_ranks(tmp_path / "other")
+
+
+def test_recommendations_against_a_loop():
+    """Items seen are never recommended; coverage and popularity counted by hand."""
+    world = make_world()
+    model, split = Mean(dropout=0.0), judged(world)["test"]
+    popularity = np.arange(N_ITEMS)
+    found = recommend(model, split, popularity, n=3)
+    model.eval()
+    shown, right = [], []
+    for example in split.chosen:
+        values, positive, group = scores(model.eval(), split, example)
+        seen = split.seen.ids[split.seen.offsets[group] : split.seen.offsets[group + 1]].tolist()
+        allowed = [i for i in range(split.first, split.last) if i == positive or i not in seen]
+        shown += sorted(allowed, key=lambda i, values=values: -values[i])[:3]
+        right.append(positive)
+    assert found["queries"] == len(split.chosen)
+    assert found["coverage"] == pytest.approx(len(set(shown)) / (split.last - split.first))
+    assert found["popularity"] == pytest.approx(np.mean(shown))
+    assert found["positives_popularity"] == pytest.approx(np.mean(right))
+    assert recommend(model, split, popularity * 0, n=3)["popularity"] is None
+
+
+def test_recommendations_among_what_was_shown():
+    world = make_world(shown=True)
+    model, split = Mean(dropout=0.0), judged(world)["test"]
+    found = recommend(model, split, np.arange(N_ITEMS), n=2)
+    picked = []
+    for example, group in zip(split.chosen, split.groups, strict=True):
+        values, _, _ = scores(model.eval(), split, example)
+        there = split.shown.ids[split.shown.offsets[group] : split.shown.offsets[group + 1]]
+        picked += there[np.argsort(-values[there], kind="stable")[:2]].tolist()
+    assert found["popularity"] == pytest.approx(np.mean(picked))
+    assert found["coverage"] == pytest.approx(len(set(picked)) / len(split.candidates))

@@ -36,10 +36,20 @@ def evaluate(
     ``autocast`` is entered for encoding; ``between`` is called between chunks and may raise to end the evaluation.
     Every rank calls it as often, so that ranks may agree in it.
     """
-    device = next(model.parameters()).device
+    return metrics.evaluate(standings(model, split, autocast=autocast, between=between), cutoffs)
+
+
+def standings(
+    model: Any,
+    split: Judged,
+    *,
+    autocast: Callable[[], AbstractContextManager[Any]] = nullcontext,
+    between: Callable[[], None] = lambda: None,
+) -> metrics.Ranks:
+    """The standing of every positive of ``split``, of which every metric is made; see `evaluate`."""
     with _judging(model):
         found = [split.ranks(*chunk) for chunk in asked(model, split, autocast, between)]
-        return metrics.evaluate(_merge(found, device), cutoffs)
+    return _merge(found, next(model.parameters()).device)
 
 
 @contextmanager
@@ -109,7 +119,7 @@ def recommend(
     right = torch.zeros(2, dtype=torch.float64)
     with _judging(model):
         for queries, positives, groups, table in asked(model, split, autocast, between):
-            ids = split.top(queries, groups, table, n).cpu()
+            ids = split.top(queries, positives, groups, table, n).cpu()
             counts += torch.bincount(ids, minlength=len(popularity))
             right += torch.tensor([float(popularity[positives].sum()), float(len(positives))])
     device = next(model.parameters()).device

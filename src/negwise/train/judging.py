@@ -68,7 +68,7 @@ class Judged(Protocol):
 
     def ranks(self, queries: Tensor, positives: Ints, groups: Ints, table: Table) -> metrics.Ranks: ...
 
-    def top(self, queries: Tensor, groups: Ints, table: Table, n: int) -> Tensor:
+    def top(self, queries: Tensor, positives: Ints, groups: Ints, table: Table, n: int) -> Tensor:
         """The candidates on the first ``n`` places of each query, one after the other; fewer where there are fewer."""
         ...
 
@@ -95,10 +95,12 @@ class FullRanking:
         scores = self._scores(queries, table)
         return metrics.rank_catalogue(scores, positives - self.first, *self._excluded(groups))
 
-    def top(self, queries: Tensor, groups: Ints, table: Table, n: int) -> Tensor:
+    def top(self, queries: Tensor, positives: Ints, groups: Ints, table: Table, n: int) -> Tensor:
         scores = self._scores(queries, table)
         ids, bounds = self._excluded(groups)
         row = np.repeat(np.arange(len(groups)), np.diff(bounds))
+        other = ids != positives[row] - self.first  # what is asked for may stand among what was seen
+        row, ids = row[other], ids[other]
         scores[torch.from_numpy(row).to(scores.device), torch.from_numpy(ids).to(scores.device)] = -torch.inf
         best, ids_of_best = scores.topk(min(n, scores.shape[1]), dim=1)
         return ids_of_best[best > -torch.inf] + self.first
@@ -138,7 +140,7 @@ class Shown:
         flat, offsets = _lists(self.shown.offsets, groups)
         return metrics.rank(self._scores(queries, flat, offsets, table)[1], self.labels[flat], offsets)
 
-    def top(self, queries: Tensor, groups: Ints, table: Table, n: int) -> Tensor:
+    def top(self, queries: Tensor, positives: Ints, groups: Ints, table: Table, n: int) -> Tensor:  # noqa: ARG002
         flat, offsets = _lists(self.shown.offsets, groups)
         row, scores = self._scores(queries, flat, offsets, table)
         falling = torch.argsort(scores, descending=True, stable=True)

@@ -16,19 +16,19 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from negwise import distributed
+from negwise import distributed, metrics
 from negwise.draws import Key
-from negwise.metrics import Tally
 from negwise.protocols import Observation, OpenLoopRule, Rule, Sampler
 from negwise.records import Run as Log
 from negwise.records import read_run
 from negwise.train import checkpoint
 from negwise.train.batches import Examples, Hide, Ints, Order, fetch, share
-from negwise.train.evaluate import evaluate, recommend
+from negwise.train.evaluate import recommend, standings
 from negwise.train.folder import RESULT, write_json
 from negwise.train.journal import Journal
 from negwise.train.judging import Judged
 from negwise.train.launch import reseed
+from negwise.train.ranks import write_ranks
 from negwise.train.settings import Settings
 from negwise.train.step import TOTALS, Asked, draw, totals
 from negwise.train.stopping import Stopped, Stopping
@@ -174,7 +174,8 @@ class Run:
     def evaluate(self) -> None:
         """Judge the training and validation splits, and remember the best validation AUC."""
         step = self.state.step
-        tallies = {name: self.judge(name, self.pause) for name in ("train", "val") if name in self.judged}
+        names = [name for name in ("train", "val") if name in self.judged]
+        tallies = {name: metrics.evaluate(self.judge(name, self.pause)) for name in names}
         for name, tally in tallies.items():
             self.journal.evaluation(step, name, tally)
         auc = tallies["val"].auc.value if "val" in tallies else math.nan
@@ -183,14 +184,14 @@ class Run:
             best = {"step": step, "auc": auc, **{name: tally.record() for name, tally in tallies.items()}}
         self.state = replace(self.state, evaluated=step, best=best, val_auc=None if math.isnan(auc) else auc)
 
-    def judge(self, name: str, stop: Callable[[], None]) -> Tally:
-        """Metrics of a split; ``stop``, `pause` or `leave`, may end the evaluation."""
+    def judge(self, name: str, stop: Callable[[], None]) -> metrics.Ranks:
+        """The standing of every positive of a split; ``stop``, `pause` or `leave`, may end the evaluation."""
 
         def between() -> None:
             self.agree()
             stop()
 
-        return evaluate(self.model, self.judged[name], autocast=self.fabric.autocast, between=between)
+        return standings(self.model, self.judged[name], autocast=self.fabric.autocast, between=between)
 
     def recommend(self) -> dict[str, Any] | None:
         """What the model puts first on the test split, where popularity is known."""
@@ -238,7 +239,7 @@ class Run:
         self.fabric.barrier()
 
     def finish(self) -> dict[str, Any]:
-        """Judge the test split with the best weights, and write ``result.json``."""
+        """Judge the test split with the best weights, and write ``test_ranks.safetensors`` and ``result.json``."""
         best, last = self.state.best, self.state.step
         chosen = last if best is None else best["step"]
         recommended: dict[str, Any] | None = None
@@ -246,7 +247,10 @@ class Run:
         if "test" in self.judged:
             checkpoint.load_weights(self.model, checkpoint.read(self.out, chosen).folder)
             try:
-                evaluations["test"] = self.judge("test", self.leave).record()
+                ranks = self.judge("test", self.leave)
+                evaluations["test"] = metrics.evaluate(ranks).record()
+                if self.fabric.global_rank == 0:
+                    write_ranks(self.out, ranks)
                 recommended = self.recommend()
             finally:
                 checkpoint.load_weights(self.model, checkpoint.read(self.out, last).folder)
