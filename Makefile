@@ -1,4 +1,5 @@
-# make demo: a number for K and its picture.  make test: lint, types, docs and all tests.  make check: the inner loop.
+# make demo: the main job on embedded data, under 5 minutes.  make test: lint, types, docs and all tests.
+# make check: the inner loop.  make pictures: those of the README.
 
 PYTHON ?= python3
 VENV := .venv
@@ -7,10 +8,10 @@ PIP := $(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt
 # Tests run side by side; one thread each keeps them from fighting over the cores.
 RUN := OMP_NUM_THREADS=1 $(BIN)
 
-.PHONY: demo test check lint docs benchmarks clean
+.PHONY: demo test check lint docs benchmarks pictures clean
 
-demo: $(VENV)/.plot
-	@$(BIN)/negwise estimate --example --plot demo/estimate.png
+demo: $(VENV)/.train
+	@$(BIN)/negwise run --budget 270s --out demo
 
 test: lint docs
 	$(RUN)/pytest -n 2
@@ -29,17 +30,20 @@ docs: $(VENV)/.dev
 benchmarks: $(VENV)/.dev
 	$(RUN)/python -m benchmarks
 
+pictures: $(VENV)/.dev
+	$(BIN)/python docs/pictures.py demo docs/images
+
 clean:
 	rm -rf $(VENV) docs/_build demo
 
-$(VENV)/.plot: pyproject.toml constraints.txt
+$(VENV)/.train: pyproject.toml constraints.txt
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	@echo "installing negwise[plot] into $(VENV) ..."
-	@$(PIP) -e ".[plot]"
+	@echo "installing negwise[train] into $(VENV) (about a minute the first time) ..."
+	@$(PIP) -e ".[train]"
 	@touch $@
 
 $(VENV)/.dev: pyproject.toml constraints.txt
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@echo "installing negwise[dev] into $(VENV) (about 80 s the first time) ..."
 	@$(PIP) -e ".[dev]"
-	@touch $@ $(VENV)/.plot
+	@touch $@ $(VENV)/.train

@@ -32,11 +32,19 @@ def show_estimate(found: Estimate, console: Console | None = None) -> None:
 def show_results(results: Mapping[str, Any], out: Path, console: Console | None = None) -> None:
     """A row for each arm, what it gains over K = 1, where the model is and how to load it."""
     from negwise.experiments.results import mean_of
+    from negwise.report.words import metric_name
 
     console = console or Console()
     metrics = results["metrics"]
     table = Table(box=None, padding=(0, 2, 0, 0))
-    for name in ("K", *(f"test {metric}" for metric in metrics), "seconds", "with pilot", "learning rate", "runs"):
+    for name in (
+        "K",
+        *(f"test {metric_name(metric)}" for metric in metrics),
+        "seconds",
+        "with pilot",
+        "learning rate",
+        "runs",
+    ):
         table.add_column(name, no_wrap=True, justify="left" if name == "K" else "right")
     for arm in results["arms"]:
         done = [seed for seed in arm["seeds"] if seed["state"] == "done"]
@@ -55,7 +63,7 @@ def show_results(results: Mapping[str, Any], out: Path, console: Console | None 
     console.print(table)
     for gap in results["differences"]:
         if gap["mean"] is not None:
-            console.print(Text(_gap(gap)), soft_wrap=True)
+            console.print(Text(_gap({**gap, "metric": metric_name(gap["metric"])})), soft_wrap=True)
     for caveat in results["caveats"]:
         console.print(Text(f"- {caveat}"), soft_wrap=True)
     if results["model"] is not None:

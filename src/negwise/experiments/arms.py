@@ -14,6 +14,7 @@ MEASURED = (1, 4, 20, 100)
 """What is tried where the curves do not determine K."""
 MORE = 4
 """Where K* is a lower bound, so many times K* is tried too."""
+BASIS = {"lower bound": "a lower bound", "unsettled": "not settled"}
 
 
 @dataclass(frozen=True)
@@ -81,7 +82,7 @@ def _doubtful(estimate: Estimate, best: float, ceiling: float, notes: list[str])
         notes.append("K* lies at the end of the search, so a K well inside is tried too.")
     if estimate.basis in ("lower bound", "unsettled"):
         extra.append(MORE * best)
-        notes.append(f"The pilot had not converged, so K* is a {estimate.basis} figure: {MORE} x K* is tried too.")
+        notes.append(f"The pilot had not converged, and K* is {BASIS[estimate.basis]}: {MORE} x K* is tried too.")
     tried = sorted({min(max(1, round(k)), math.floor(ceiling)) for k in extra})
     return [arm(str(k), "extra", True) for k in tried]
 

@@ -136,7 +136,7 @@ def fit_parts(
         rule=rule_from_text(training.k),
         settings=settings,
         judged=splits,
-        optimizer=lambda parameters: torch.optim.Adam(parameters, lr=rate),
+        optimizer=lambda parameters: torch.optim.Adam(parameters, lr=rate, fused=_on_gpu(training.device)),
         hide=parts.hide,
         config={"run": asked, "split": parts.task.split},
         data_digest=parts.task.digest,
@@ -144,6 +144,11 @@ def fit_parts(
         popularity=parts.task.popularity,
         show=show,
     )
+
+
+def _on_gpu(device: str) -> bool | None:
+    """Whether a run takes place on a GPU, where one kernel updates all weights; None leaves it to torch."""
+    return True if device != "cpu" and torch.cuda.is_available() else None
 
 
 @dataclass(frozen=True, eq=False)

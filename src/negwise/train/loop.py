@@ -70,7 +70,7 @@ def fit(
     whole = {
         **(config or {}),
         "training": {**settings.config(), "rule": repr(rule)},
-        "optimizer": {"name": type(tuner).__name__, **tuner.defaults},
+        "optimizer": {"name": type(tuner).__name__, **_what(tuner)},
         "data_digest": data_digest,
     }
     check_config(folder, whole)
@@ -105,6 +105,12 @@ def fit(
             sampler, rule, settings, judged, journal, stopping, header, state, enough, popularity,
         )  # fmt: skip
         return run.go()
+
+
+def _what(optimizer: torch.optim.Optimizer) -> dict[str, Any]:
+    """What an optimizer does; how it does it goes with the device, which a run may change."""
+    how = ("foreach", "fused", "capturable", "differentiable")
+    return {name: value for name, value in optimizer.defaults.items() if name not in how}
 
 
 def _display(show: bool | Display, steps: int, step: int) -> Display:

@@ -18,11 +18,12 @@ from torch import Tensor, nn
 
 from negwise import distributed, metrics
 from negwise.draws import Key
-from negwise.protocols import Observation, OpenLoopRule, Rule, Sampler
+from negwise.protocols import Negatives, Observation, OpenLoopRule, Rule, Sampler
 from negwise.records import Run as Log
 from negwise.records import read_run
 from negwise.train import checkpoint
-from negwise.train.batches import Examples, Hide, Ints, Order, fetch, share
+from negwise.train.ahead import Ahead
+from negwise.train.batches import Batch, Examples, Hide, Ints, Order, fetch, share
 from negwise.train.evaluate import recommend, standings
 from negwise.train.folder import RESULT, write_json
 from negwise.train.journal import Journal
@@ -82,10 +83,18 @@ class Run:
         self.sums = torch.zeros(len(TOTALS), dtype=torch.float64, device=self.fabric.device)
         self.asked: list[float] = []
         self.stop_agreed = False
+        # A CPU has its hands full with the step itself; several ranks take turns to speak to each other.
+        self.looks_ahead = (
+            self.fabric.device.type == "cuda" and self.fabric.world_size == 1 and isinstance(self.rule, OpenLoopRule)
+        )
 
     def go(self) -> dict[str, Any]:
         """All that is left of the run; returns its result."""
         self.model.train()
+        with Ahead(self.prepare) as self.ahead:
+            return self.work()
+
+    def work(self) -> dict[str, Any]:
         while True:
             step = self.state.step
             if self.settings.evaluates(step) and self.state.evaluated < step:
@@ -116,12 +125,9 @@ class Run:
         state, fabric = self.state, self.fabric
         seen = Observation(state.step, self.settings.steps, state.wins, state.pairs, state.val_auc)
         k, rule_state = self.rule.update(seen, state.rule)
-        key, rows = Key(self.settings.seed, state.step), self.order.batch(state.step)
-        mine = share(len(rows), fabric.global_rank, fabric.world_size)
-        batch = fetch(self.examples, rows, mine, key, self.hide)
-        total = len(rows) if self.hide is None else distributed.total_rows(batch.counted, fabric.device)
-        negatives = draw(self.sampler, batch, k, key, fabric.device)
-        reseed(key.seed, key.step, fabric.global_rank, fabric.device)
+        rows, batch, negatives = self.ahead.get(state.step, k, self.next_k(state.step, rule_state))
+        total = rows if self.hide is None else distributed.total_rows(batch.counted, fabric.device)
+        reseed(self.settings.seed, state.step, fabric.global_rank, fabric.device)
         loss, wins, pairs = self.stepper(Asked.of(batch, negatives, fabric.device))
         self.optimizer.zero_grad()
         # DDP averages over ranks what should be the sum over all rows, over their number.
@@ -133,6 +139,19 @@ class Run:
         sums = totals(loss[counted], wins[counted], pairs[counted])
         self.state = replace(state, step=state.step + 1, rule=rule_state, wins=0.0, pairs=0, val_auc=None)
         self.account(sums)
+
+    def next_k(self, step: int, rule_state: dict[str, Any]) -> float | None:
+        """K of the step after ``step``, where it is known already and of use."""
+        if not self.looks_ahead or step + 1 >= self.settings.steps:
+            return None
+        return self.rule.update(Observation(step + 1, self.settings.steps), rule_state)[0]
+
+    def prepare(self, step: int, k: float) -> tuple[int, Batch, Negatives]:
+        """How many rows the global batch of ``step`` has, this rank's part of them, and its negatives."""
+        key, rows = Key(self.settings.seed, step), self.order.batch(step)
+        mine = share(len(rows), self.fabric.global_rank, self.fabric.world_size)
+        batch = fetch(self.examples, rows, mine, key, self.hide)
+        return len(rows), batch, draw(self.sampler, batch, k, key, self.fabric.device)
 
     def scale_rates(self, step: int) -> None:
         if self.lr_scale is not None:
