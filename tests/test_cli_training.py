@@ -4,6 +4,9 @@ import json
 
 import pytest
 
+from negwise.errors import InputError
+from negwise.experiments.training import load
+
 
 @pytest.fixture
 def pairs(tmp_path, monkeypatch):
@@ -109,3 +112,37 @@ def test_a_wrong_training_exits_2(negwise, pairs, tmp_path, words, message):
     assert code == 2
     assert message in err
     assert not (tmp_path / "run").exists()
+
+
+def test_columns_by_name_and_arguments_of_the_model(negwise, tmp_path, monkeypatch):
+    monkeypatch.setenv("NEGWISE_CACHE", str(tmp_path / "cache"))
+    odd = tmp_path / "odd.csv"
+    odd.write_text("customer,thing,when\n" + "".join(f"c{i % 9},t{i % 13},{i}\n" for i in range(90)))
+    code, _, err = negwise("data", odd)
+    assert code == 2
+    assert "--column" in err
+    roles = ["--column", "user=customer", "--column", "item=thing", "--column", "time=when"]
+    code, out, _ = negwise("data", odd, *roles)
+    assert code == 0
+    assert "users: 9" in out
+    words = ["--data", odd, *roles, "--model", "bert4rec", "--steps", 2, "--batch-size", 4, "--device", "cpu", "--k", 1]
+    code, _, err = negwise("train", *words, "--setting", "layers=1", "--history", 5, "--out", tmp_path / "run")
+    assert code == 0, err
+    config = json.loads((tmp_path / "run" / "config.json").read_text())["run"]
+    assert config["settings"] == {"layers": 1}
+    assert config["columns"] == {"user": "customer", "item": "thing", "time": "when"}
+    for bad, said in (("layers", "layers"), ("layers=many", "hidden=128"), ("storeys=2", "storeys")):
+        code, _, err = negwise("train", *words, "--setting", bad, "--out", tmp_path / "other")
+        assert code == 2
+        assert said in err
+    assert negwise("data", odd, "--column", "user")[0] == 2
+
+
+def test_a_model_is_not_loaded_onto_other_data(negwise, pairs, tmp_path):
+    words = ["--data", pairs, "--model", "siamese-cnn", "--k", 2, "--steps", 2, "--batch-size", 8, "--pool", 16]
+    code, _, err = negwise("train", *words, "--out", tmp_path / "run", "--device", "cpu")
+    assert code == 0, err
+    assert load(tmp_path / "run").score([0], [1, 2]).shape == (1, 2)
+    pairs.write_text(pairs.read_text() + '{"left": "one more", "right": "body of one more document"}\n')
+    with pytest.raises(InputError, match="data changed"):
+        load(tmp_path / "run")
