@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import copy
 import pickle
+import subprocess
+import sys
 
 import mpmath
 import pytest
@@ -244,6 +246,12 @@ def test_auto_says_which() -> None:
     assert which_impl(small, small, per_row.half()).impl == "streamed"
 
 
+def test_losses_import_no_kernels() -> None:
+    """They are for CUDA alone; an installation without Triton never misses it."""
+    code = "import sys, negwise.losses; assert not {'triton', 'negwise.losses.fused.function'} & set(sys.modules)"
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
 def test_scores_equal_vectors() -> None:
     case = random_case("rows", 4, 6, 3, torch.float64)
     mask = torch.rand(4, 6) < 0.7
@@ -294,7 +302,11 @@ def bad_calls() -> dict[str, tuple[dict[str, object], str]]:
         "weight shape": (base | {"weight": torch.ones(3)}, "one per row"),
         "weight sign": (base | {"weight": torch.tensor([1.0, -1.0, 0.0, 0.0])}, r"weight\[1\] is -1.0"),
         "weight zero": (base | {"weight": torch.zeros(4)}, "all weights are zero"),
-        "impl": (base | {"impl": "fast"}, "'reference', 'streamed'"),
+        "impl": (base | {"impl": "fast"}, "'reference', 'streamed', 'fused'"),
+        "fused in float64": (
+            {k: t.double() for k, t in base.items()} | {"impl": "fused"},
+            "impl='fused', but the kernels",
+        ),
     }
 
 

@@ -14,7 +14,7 @@ pytestmark = [
 ]
 
 
-@pytest.mark.parametrize("impl", ["reference", "streamed"])
+@pytest.mark.parametrize("impl", ["reference", "streamed", "fused"])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
 @pytest.mark.parametrize("layout", ["shared", "rows", "table", "batch"])
 @pytest.mark.parametrize("hide", ["nothing", "mask", "counts"])
@@ -60,12 +60,13 @@ def test_losses_on_scores() -> None:
         assert got.wins is not None and want.wins is not None and torch.equal(got.wins.cpu(), want.wins)
 
 
-def test_large_shared_set_in_bounded_memory() -> None:
-    query = torch.randn(32, 256, device="cuda", requires_grad=True)
-    keys = torch.randn(1_000_000, 256, device="cuda")
+@pytest.mark.parametrize(("dtype", "impl"), [(torch.float32, "streamed"), (torch.bfloat16, "fused")])
+def test_large_shared_set_in_bounded_memory(dtype: torch.dtype, impl: str) -> None:
+    query = torch.randn(32, 256, device="cuda", dtype=dtype, requires_grad=True)
+    keys = torch.randn(1_000_000, 256, device="cuda", dtype=dtype)
     torch.cuda.reset_peak_memory_stats()
     before = torch.cuda.memory_allocated()
     got = info_nce(query, query.detach(), keys, temperature=16.0)
     got.loss.backward()
-    assert got.impl == "streamed"
+    assert got.impl == impl
     assert torch.cuda.max_memory_allocated() - before < 200e6  # the scores alone are 128 MB, plain torch takes 4 x

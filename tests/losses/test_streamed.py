@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
+from loss_accuracy import NAMES, everything, no_less_accurate
 from loss_loops import random_case, width_of
 from torch import Tensor
 
@@ -14,7 +15,6 @@ from negwise.losses.visible import visible
 
 LAYOUTS = ("shared", "rows", "table", "batch")
 SHAPES = [(1, 1, 1), (2, 3, 17), (3, 2, 5), (17, 255, 3), (5, 1025, 17), (33, 40, 64)]
-NAMES = ("query", "positive", "negatives")
 
 
 @pytest.fixture
@@ -24,43 +24,11 @@ def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Shared, "tiles", lambda _, rows, width, _budget: (min(rows, 4), min(width, 7)))
 
 
-def everything(case: dict[str, Tensor], impl: str, **more: object) -> dict[str, Tensor]:
-    """Loss per row and the gradient, under uneven weights, of all that can have one."""
-    leaves = {name: case[name].clone().requires_grad_() for name in NAMES if name in case}
-    more.setdefault("temperature", torch.tensor(0.5, dtype=torch.float64).to(case["query"].dtype).requires_grad_())
-    got = info_nce(**{**case, **leaves}, reduction="none", impl=impl, **more)  # type: ignore[arg-type]
-    weights = torch.linspace(-1, 2, len(got.loss), dtype=got.loss.dtype)
-    wanted = [*leaves.values(), more["temperature"]]
-    grads = torch.autograd.grad((weights * got.loss).sum(), wanted)  # type: ignore[arg-type]
-    return {"loss": got.loss.detach(), **dict(zip([*leaves, "temperature"], grads, strict=True))}
-
-
-def no_less_accurate(cases: list[dict[str, Tensor]]) -> None:
-    """Root mean square error to float64 over all cases, in units of the last place of the largest number."""
-    squares: dict[str, list[float]] = {}
-    for case in cases:
-        exactly = {name: t.double() if t.is_floating_point() else t for name, t in case.items()}
-        truth = everything(exactly, "reference")
-        reference, fast = everything(case, "reference"), everything(case, "streamed")
-        for name, want in truth.items():
-            assert fast[name].dtype == reference[name].dtype
-            size = want.abs().max()
-            if name == "temperature":  # one number, a sum of these: what cancels in it is nobody's fault
-                size = (exactly["query"] * truth["query"]).abs().sum() / 0.5
-            unit = torch.finfo(fast[name].dtype).eps * (float(size) + 1e-30)
-            sums = squares.setdefault(name, [0.0, 0.0])
-            for i, got in enumerate((reference, fast)):
-                sums[i] += float(((got[name].double() - want) / unit).square().mean()) / len(cases)
-    for name, (theirs, ours) in squares.items():
-        # A quarter more and half a unit: where both round rightly, luck decides.
-        assert ours**0.5 <= 1.25 * theirs**0.5 + 0.5, (name, theirs**0.5, ours**0.5)
-
-
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_no_less_accurate_than_the_reference(layout: str, shape: tuple[int, int, int], dtype: torch.dtype) -> None:
-    no_less_accurate([random_case(layout, *shape, dtype, seed) for seed in range(6)])
+    no_less_accurate([random_case(layout, *shape, dtype, seed) for seed in range(6)], "streamed")
 
 
 @pytest.mark.parametrize("scale", [1e-3, 30.0, 3e3])
@@ -69,7 +37,7 @@ def test_no_less_accurate_than_the_reference(layout: str, shape: tuple[int, int,
 def test_no_less_accurate_at_any_scale_of_the_scores(layout: str, scale: float) -> None:
     """Large scores make rows move their reference; many small blocks make them move it more than once."""
     cases = [random_case(layout, 9, 31, 4, torch.float32, seed) for seed in range(6)]
-    no_less_accurate([case | {"query": case["query"] * scale} for case in cases])
+    no_less_accurate([case | {"query": case["query"] * scale} for case in cases], "streamed")
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
@@ -110,7 +78,7 @@ def test_gradcheck(layout: str) -> None:
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 def test_more_rows_than_a_block_holds(dtype: torch.dtype) -> None:
     """Several blocks of rows push onto the same keys: in float32, whatever the keys are."""
-    no_less_accurate([random_case("shared", 2100, 70, 8, dtype)])
+    no_less_accurate([random_case("shared", 2100, 70, 8, dtype)], "streamed")
 
 
 def test_counts_beyond_which_nothing_is_read() -> None:

@@ -10,6 +10,7 @@ from negwise.losses.bce import bce
 from negwise.losses.bpr import bpr
 from negwise.losses.debiased import debiased
 from negwise.losses.decoupled import decoupled
+from negwise.losses.fused.late import raise_late
 from negwise.losses.gbce import gbce
 from negwise.losses.info_nce import Choice, info_nce, info_nce_scores, which_impl
 from negwise.losses.negatives import Scores, scores
@@ -27,6 +28,7 @@ __all__ = [
     "gbce",
     "info_nce",
     "info_nce_scores",
+    "raise_late",
     "scores",
     "which_impl",
 ]

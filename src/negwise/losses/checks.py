@@ -67,8 +67,11 @@ def check_scores(positive: Tensor, negatives: Tensor) -> None:
         )
 
 
-def temperature_like(temperature: float | Tensor, like: Tensor) -> float | Tensor:
-    """A number above 0, or such a tensor: one for all, or one per row, shaped to divide ``like``."""
+def temperature_like(temperature: float | Tensor, like: Tensor, look: bool = True) -> float | Tensor:
+    """A number above 0, or such a tensor: one for all, or one per row, shaped to divide ``like``.
+
+    Without ``look`` the values of a tensor are not read, which on a GPU would wait for it.
+    """
     if not isinstance(temperature, Tensor):
         came: object = temperature  # callers without types pass anything
         if isinstance(came, bool) or not isinstance(came, Real):
@@ -84,7 +87,7 @@ def temperature_like(temperature: float | Tensor, like: Tensor) -> float | Tenso
     if temperature.device != like.device and temperature.dim():
         raise InputError(f"temperature is on {temperature.device}: temperature.to({str(like.device)!r})")
     values = temperature.detach()
-    if not bool(((values > 0) & torch.isfinite(values)).all()):
+    if look and not bool(((values > 0) & torch.isfinite(values)).all()):
         raise InputError(f"temperature is {values.flatten()[:4].tolist()}; expected finite numbers above 0")
     return temperature.reshape(-1, *[1] * (like.dim() - 1)) if temperature.dim() else temperature
 

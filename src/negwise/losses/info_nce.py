@@ -5,8 +5,14 @@ impl            memory beside inputs and gradients              supports
 ==============  ==============================================  ===================================================
 ``reference``   every score, several times over                 double backward, ``torch.compile``, ``torch.func``
 ``streamed``    a few MB, whatever K                            first derivatives; ``torch.compile`` steps around it
-``auto``        ``streamed``, unless `which_impl` says why not
+``fused``       (B, D), and (B, K) ids for a table's gradient   the same, on CUDA with Triton, in float32 at most
+``auto``        ``fused`` on CUDA, else ``streamed``, unless `which_impl` says why not
 ==============  ==============================================  ===================================================
+
+``fused`` does not wait for the GPU, so it cannot look at values before it computes. What is wrong with them (a NaN, an
+id outside the table) makes the loss of that row NaN at once, and is named late: by the next call of `info_nce` on the
+GPU or of its backward pass, or by ``negwise.losses.raise_late()`` once the GPU is done. The others name it before they
+return.
 
 Shapes: B rows (queries), K negatives per row, M rows of a shared set or a table, D width.
 """
@@ -20,7 +26,7 @@ import torch
 from torch import Tensor
 
 from negwise.errors import InputError
-from negwise.losses import reference, streamed
+from negwise.losses import fused, reference, streamed
 from negwise.losses.checks import (
     check_scores,
     check_vectors,
@@ -35,10 +41,11 @@ from negwise.losses.negatives import arrange
 from negwise.losses.result import LossResult, Rows, check_reduction, finish
 from negwise.losses.visible import Visible, visible
 
-IMPLEMENTATIONS: dict[str, Callable[[Tensor, Tensor, Layout, Visible, bool], Rows]] = {
+PLAIN: dict[str, Callable[[Tensor, Tensor, Layout, Visible, bool], Rows]] = {
     "reference": reference.rows,
     "streamed": torch.compiler.disable(streamed.rows),  # type: ignore[no-untyped-call]
 }
+IMPLEMENTATIONS = (*PLAIN, "fused")
 
 
 MANY = 2**19
@@ -110,15 +117,20 @@ def info_nce(
     dtype = compute_dtype(vectors)
     same_device(vectors)
     check_vectors(query, positive)
-    layout, seen = arrange(query, positive, negatives, ids, mask, log_q, positive_ids, dtype)
-    chosen = _choose(impl, layout, seen, len(query), dtype).impl
+    chosen, layout, seen = _plan(impl, query, positive, negatives, ids, mask, log_q, positive_ids, dtype)
+    why = "log_q corrects its negatives" if log_q is not None else ""
+    if chosen.impl == "fused":
+        temperature_like(temperature, query, look=False)
+        rows = fused.rows(query, positive, temperature, layout, seen, stats)
+        weight = check_reduction(reduction, weight, rows.loss, look=False)
+        return finish(rows, weight, reduction, chosen.impl, why)
     with torch.autocast(query.device.type, enabled=False):
         scaled = query.to(dtype) / temperature_like(temperature, query)
         score = (scaled * positive.to(dtype)).sum(1)
         weight = check_reduction(reduction, weight, score)
-        rows = IMPLEMENTATIONS[chosen](scaled, score, layout, seen, stats)
+        rows = PLAIN[chosen.impl](scaled, score, layout, seen, stats)
     name_the_bad((score, rows.loss), vectors | {"log_q": log_q})
-    return finish(rows, weight, reduction, chosen, why="log_q corrects its negatives" if log_q is not None else "")
+    return finish(rows, weight, reduction, chosen.impl, why)
 
 
 def info_nce_scores(
@@ -174,14 +186,41 @@ def which_impl(
     """
     dtype = compute_dtype({"query": query})
     check_vectors(query, positive)
-    layout, seen = arrange(query, positive, negatives, ids, mask, None, positive_ids, dtype)
-    return _choose(impl, layout, seen, len(query), dtype)
+    return _plan(impl, query, positive, negatives, ids, mask, None, positive_ids, dtype)[0]
+
+
+def _plan(
+    impl: str,
+    query: Tensor,
+    positive: Tensor,
+    negatives: Tensor | None,
+    ids: Tensor | None,
+    mask: Tensor | None,
+    log_q: Tensor | None,
+    positive_ids: Tensor | None,
+    dtype: torch.dtype,
+) -> tuple[Choice, Layout, Visible]:
+    """An implementation, and its negatives arranged: without a look at values where the kernels take them."""
+    if impl != "auto" and impl not in IMPLEMENTATIONS:
+        raise InputError(f"impl={impl!r}; expected 'auto' or one of {', '.join(map(repr, IMPLEMENTATIONS))}")
+    given = (query, positive, negatives, ids, mask, log_q, positive_ids, dtype)
+    reason = fused.obstacle(query.device, dtype) if impl in ("auto", "fused") else f"{impl} was asked for"
+    if reason is None:
+        layout, seen = arrange(*given, look=False)
+        reason = fused.too_large(layout, len(query), seen.width)
+        if reason is None and impl == "auto":
+            reason = fused.rather_not(layout, query)
+        if reason is None:
+            why = "asked for" if impl == "fused" else f"kernels for {query.device.type} that wait for nothing"
+            return Choice("fused", why), layout, seen
+    if impl == "fused":
+        raise InputError(f"impl='fused', but {reason}. Pass impl='auto'")
+    layout, seen = arrange(*given)
+    return _choose(impl, layout, seen, len(query), dtype), layout, seen
 
 
 def _choose(impl: str, layout: Layout, seen: Visible, rows: int, dtype: torch.dtype) -> Choice:
     if impl != "auto":
-        if impl not in IMPLEMENTATIONS:
-            raise InputError(f"impl={impl!r}; expected 'auto' or one of {', '.join(map(repr, IMPLEMENTATIONS))}")
         return Choice(impl, "asked for")
     if torch.compiler.is_compiling():
         return Choice("reference", "torch.compile cannot look into the streamed pass")

@@ -64,8 +64,9 @@ def arrange(
     log_q: Tensor | None,
     positive_ids: Tensor | None,
     dtype: torch.dtype,
+    look: bool = True,
 ) -> tuple[Layout, Visible]:
-    """Where the negatives lie and what each row sees of them, all of it checked."""
+    """Where the negatives lie and what each row sees of them, all of it checked; without ``look``, all but values."""
     rows, depth = query.shape
     like = query.new_empty(0, dtype=dtype)
     _check_ids("ids", ids, query)
@@ -76,7 +77,8 @@ def arrange(
         if ids is not None:
             raise InputError("ids came without negatives; name the rows of the batch by positive_ids")
         names = torch.arange(rows, device=query.device) if positive_ids is None else positive_ids
-        seen = visible(rows, rows, like, mask=mask, row_ids=names, key_ids=names, log_q=log_q)
+        own = positive_ids is None
+        seen = visible(rows, rows, like, mask=mask, row_ids=names, key_ids=names, log_q=log_q, own=own, look=look)
         return Shared(positive), seen
     if negatives.dim() not in (2, 3) or negatives.shape[-1] != depth:
         raise InputError(
@@ -87,16 +89,18 @@ def arrange(
         if len(negatives) != rows:
             raise InputError(f"negatives has {len(negatives)} rows, query {rows}; expected ({rows}, K, {depth})")
         _check_names(ids, negatives.shape[:2], positive_ids)
-        seen = visible(rows, negatives.shape[1], like, mask=mask, row_ids=positive_ids, key_ids=ids, log_q=log_q)
+        seen = visible(
+            rows, negatives.shape[1], like, mask=mask, row_ids=positive_ids, key_ids=ids, log_q=log_q, look=look
+        )
         return PerRow(negatives), seen
     if ids is None or ids.dim() == 1:
         _check_names(ids, negatives.shape[:1], positive_ids)
-        seen = visible(rows, len(negatives), like, mask=mask, row_ids=positive_ids, key_ids=ids, log_q=log_q)
+        seen = visible(rows, len(negatives), like, mask=mask, row_ids=positive_ids, key_ids=ids, log_q=log_q, look=look)
         return Shared(negatives), seen
     if ids.shape[0] != rows or ids.dim() != 2:
         raise InputError(f"ids has shape {tuple(ids.shape)}; expected ({rows}, K), rows x negatives, for a table")
-    seen = visible(rows, ids.shape[1], like, mask=mask, row_ids=positive_ids, key_ids=ids, log_q=log_q)
-    return Table(negatives, _table_ids(ids, seen, len(negatives))), seen
+    seen = visible(rows, ids.shape[1], like, mask=mask, row_ids=positive_ids, key_ids=ids, log_q=log_q, look=look)
+    return Table(negatives, _table_ids(ids, seen, len(negatives)) if look else ids), seen
 
 
 def _check_ids(name: str, ids: Tensor | None, query: Tensor) -> None:

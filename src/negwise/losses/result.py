@@ -89,8 +89,11 @@ def reduce_rows(loss: Tensor, weight: Tensor | None, reduction: str) -> Tensor:
     return loss.mean() if weight is None else loss.sum() / weight.sum()
 
 
-def check_reduction(reduction: str, weight: Tensor | None, like: Tensor) -> Tensor | None:
-    """The weights in the loss's dtype, checked: one per row, none negative, not all zero under a mean."""
+def check_reduction(reduction: str, weight: Tensor | None, like: Tensor, look: bool = True) -> Tensor | None:
+    """The weights in the loss's dtype, checked: one per row, none negative, not all zero under a mean.
+
+    Without ``look`` no value is read, which on a GPU would wait for it: what is wrong becomes NaN, and so the loss.
+    """
     if reduction not in ("mean", "sum", "none"):
         raise InputError(f"reduction={reduction!r}; expected 'mean', 'sum' or 'none'")
     if weight is None:
@@ -101,6 +104,8 @@ def check_reduction(reduction: str, weight: Tensor | None, like: Tensor) -> Tens
         raise InputError(f"weight is on {weight.device}, the rest on {like.device}: weight.to({str(like.device)!r})")
     weight = weight.to(like.dtype)
     values = weight.detach()
+    if not look:
+        return weight.where((values >= 0) & (values < torch.inf), torch.nan)
     if not bool(torch.isfinite(values).all()) or bool((values < 0).any()):
         bad = int((~torch.isfinite(values) | (values < 0)).nonzero()[0])
         raise InputError(f"weight[{bad}] is {float(values[bad])}; expected finite numbers >= 0")

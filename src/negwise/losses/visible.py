@@ -35,6 +35,8 @@ class Visible:
     log_q: Tensor | None = None
     fewest: int = 0
     most: int = 0
+    own: bool = False
+    """Both ids are the rows' own numbers: a row does not see the negative of its number."""
 
     @property
     def partial(self) -> bool:
@@ -83,8 +85,13 @@ def visible(
     row_ids: Tensor | None = None,
     key_ids: Tensor | None = None,
     log_q: Tensor | None = None,
+    own: bool = False,
+    look: bool = True,
 ) -> Visible:
-    """Check the conditions against ``rows`` x ``width`` and the device and dtype of ``like``."""
+    """Check the conditions against ``rows`` x ``width`` and the device and dtype of ``like``.
+
+    Without ``look`` no value is read, which on a GPU would wait for it: counts stay unchecked.
+    """
     for name, tensor in (("mask", mask), ("positive_ids", row_ids), ("ids", key_ids), ("log_q", log_q)):
         if tensor is not None and tensor.device != like.device:
             raise InputError(
@@ -92,8 +99,10 @@ def visible(
             )
     counts, fewest, most = None, width, width
     if mask is not None and mask.dtype in INTEGERS and mask.dim() == 1:
-        counts, mask = _counts(mask, rows, width), None
-        if rows:
+        counts, mask = _counts(mask, rows, width, look), None
+        if not look:
+            fewest = 0
+        elif rows:
             fewest, most = int(counts.min()), int(counts.max())
     _check_mask(mask, rows, width)
     _check_log_q(log_q, rows, width)
@@ -106,12 +115,15 @@ def visible(
         log_q=None if log_q is None else log_q.to(like.dtype)[..., :most],
         fewest=fewest,
         most=most,
+        own=own,
     )
 
 
-def _counts(mask: Tensor, rows: int, width: int) -> Tensor:
+def _counts(mask: Tensor, rows: int, width: int, look: bool) -> Tensor:
     if mask.shape != (rows,):
         raise InputError(f"mask as counts has shape {tuple(mask.shape)}; expected one per row, ({rows},)")
+    if not look:
+        return mask
     counts = mask.to(torch.int64)
     bad = (counts < 0) | (counts > width)
     if bool(bad.any()):

@@ -1,0 +1,76 @@
+"""Triton kernels for CUDA: InfoNCE in a few launches that wait for nothing, whatever K.
+
+Importing this imports no Triton; `rows` does. ``function`` is the differentiable step, ``lookup`` and ``product``
+its two layouts, ``lookup_kernels``, ``product_kernels`` and ``online`` the kernels, ``late`` what they found wrong.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import warnings
+from functools import cache
+
+import torch
+from torch import Tensor
+
+from negwise.losses.layout import Layout, Shared
+from negwise.losses.result import Rows
+from negwise.losses.visible import Visible
+
+PLACES = 2**31
+"""Places of ids are counted in 32 bits."""
+WIDEST = 256
+"""Tensor cores cut off what they add up, a little per step: up to here no worse than float32's rounding (measured)."""
+
+
+def obstacle(device: torch.device, dtype: torch.dtype) -> str | None:
+    """Why the kernels cannot take tensors of this device and computing dtype, or None."""
+    if torch.compiler.is_compiling():
+        return "torch.compile cannot look into the kernels"
+    interpreted = os.environ.get("TRITON_INTERPRET") == "1"
+    if device.type != "cuda" and not interpreted:
+        return f"the kernels run on CUDA (or, for tests, with TRITON_INTERPRET=1), and query is on {device}"
+    if dtype == torch.float64:
+        return "the kernels compute in float32, not in float64"
+    if not _installed():
+        return "the package 'triton' is not installed; type: pip install triton"
+    return None
+
+
+def too_large(layout: Layout, rows: int, width: int) -> str | None:
+    """Why the kernels cannot take negatives of this layout, or None."""
+    if not isinstance(layout, Shared) and layout.keys.requires_grad and rows * width >= PLACES:
+        return f"the kernels count {rows:,} x {width:,} places in 32 bits"
+    return None
+
+
+def rather_not(layout: Layout, query: Tensor) -> str | None:
+    """Why others do this layout better, or None."""
+    if not isinstance(layout, Shared):
+        return None
+    if query.dtype == torch.float32 or layout.keys.dtype != query.dtype:
+        return "matrix products in float32, which here are never tf32, are left to cuBLAS"
+    if query.shape[1] > WIDEST:
+        return f"above width {WIDEST} the tensor cores add up less exactly than the reference does"
+    return None
+
+
+@cache
+def _installed() -> bool:
+    there = importlib.util.find_spec("triton") is not None
+    if not there and torch.cuda.is_available():
+        warnings.warn("triton is not installed, so negwise's losses take the plain path on CUDA", stacklevel=4)
+    return there
+
+
+def rows(
+    query: Tensor, positive: Tensor, temperature: float | Tensor, layout: Layout, seen: Visible, stats: bool
+) -> Rows:
+    """``query`` and ``positive`` (B, D) as they came -> the loss of each row."""
+    from negwise.losses.fused import function
+
+    return function.rows(query, positive, temperature, layout, seen, stats)
+
+
+__all__ = ["obstacle", "rather_not", "rows", "too_large"]
