@@ -79,6 +79,11 @@ def test_inconsistent_below_chance():
     assert nw.optimal_k(0.8, [0.495, 0.6, 0.7], steps=[1, 2, 3]).verdict == "ok"
 
 
+def test_a_model_that_has_not_learned_may_stand_on_either_side_of_chance():
+    assert nw.optimal_k(0.8, [0.42, 0.6, 0.7], steps=[0, 1, 2]).verdict == "ok"
+    assert nw.optimal_k([0.45, 0.7, 0.8], [0.42, 0.6, 0.7], steps=[0, 1, 2]).verdict == "ok"
+
+
 def test_inconsistent_curves_that_do_not_overlap():
     t = np.arange(1.0, 11.0)
     rise = nw.auc(2 * (1 - np.exp(-t / 2)))

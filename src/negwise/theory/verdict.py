@@ -98,7 +98,8 @@ def _below_chance(name: str, curve: Curve) -> list[str]:
     # The more evaluations, the likelier one of them dips below by chance alone.
     sigmas = float(-ndtri(_ONE_SIDED / curve.steps.size))
     noise = _TOLERANCE if curve.se is None else sigmas * curve.se
-    low = np.flatnonzero(curve.auc < 0.5 - noise)
+    trained = (curve.steps > 0) | (curve.steps.size == 1)  # a model that has not learned may stand on either side
+    low = np.flatnonzero((curve.auc < 0.5 - noise) & trained)
     if not low.size:
         return []
     at = "" if curve.steps.size == 1 else f" at step {curve.steps[low[0]]:g}"

@@ -174,7 +174,9 @@ function readCurve(table, rules, curves, trainAuc) {
 function contradictions({ train, val }, labelAuc, peakAuc) {
   const found = aboveTraining(labelAuc, peakAuc);
   for (const [name, curve] of [["Training", train], ["Validation", val]]) {
-    const low = curve ? curve.auc.findIndex((auc) => auc < 0.5 - TOLERANCE) : -1;
+    // A model that has not learned (step 0) may stand on either side.
+    const trained = (i) => curve.steps[i] > 0 || curve.steps.length === 1;
+    const low = curve ? curve.auc.findIndex((auc, i) => auc < 0.5 - TOLERANCE && trained(i)) : -1;
     if (low >= 0)
       found.push(`${name} AUC ${curve.auc[low].toFixed(4)} at step ${curve.steps[low]} is below 0.5: negatives score ` +
         "above positives. If smaller scores are better in your model, flip their sign.");
