@@ -8,7 +8,7 @@ PIP := $(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt
 # Tests run side by side; one thread each keeps them from fighting over the cores.
 RUN := OMP_NUM_THREADS=1 $(BIN)
 
-.PHONY: demo test check lint docs benchmarks pictures clean
+.PHONY: demo test check lint docs benchmarks evidence-smoke pictures clean test-kernels
 
 demo: $(VENV)/.train
 	@$(BIN)/negwise run --budget 270s --out demo
@@ -18,6 +18,13 @@ test: lint docs
 
 check: lint
 	$(RUN)/pytest -n 2 -m "not slow"
+
+# The GPU kernels through Triton's interpreter, on a CPU; an environment of its own, as Triton is large.
+test-kernels:
+	@test -x .venv-kernels/bin/python || $(PYTHON) -m venv .venv-kernels
+	@.venv-kernels/bin/pip install -q -c constraints.txt torch triton pytest mpmath numpy scipy
+	@.venv-kernels/bin/pip install -q --no-deps -e .
+	OMP_NUM_THREADS=1 TRITON_INTERPRET=1 .venv-kernels/bin/pytest --confcutdir=tests/losses tests/losses/test_fused.py
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff check --quiet .
@@ -29,6 +36,10 @@ docs: $(VENV)/.dev
 
 benchmarks: $(VENV)/.dev
 	$(RUN)/python -m benchmarks
+
+# One tiny cell of each task of docs/evidence.md.
+evidence-smoke: $(VENV)/.dev
+	$(RUN)/pytest -q tests/experiments/test_evidence_smoke.py
 
 pictures: $(VENV)/.dev
 	$(BIN)/python docs/pictures.py demo docs/images

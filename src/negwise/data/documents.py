@@ -51,7 +51,7 @@ def document_task(data: Documents, split: str, shares: Shares, seed: int, path: 
     with a body near one of an earlier split. Either way no body has an equal or near-equal one in another split.
     A body is no negative of a left side if any pair joins that left side with an equal body.
     """
-    check_choice(split, SPLITS, path)
+    check_choice(split, SPLITS, path, shares)
     n_pairs = len(data.right)
     notes: list[str] = []
     title, body = equal_texts(data.left), equal_texts(data.right.followed_by(data.texts))

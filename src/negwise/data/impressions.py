@@ -83,7 +83,7 @@ def impression_task(
         ],
         "folders": lambda: _by_folder(data, path),
     }
-    part = choose[check_choice(split, SPLITS, path)]()
+    part = choose[check_choice(split, SPLITS, path, shares)]()
     held = part[~data.labelled]
     if (held != TEST).any() or (split == "time" and len(held)):
         raise InputError(

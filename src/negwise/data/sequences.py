@@ -57,7 +57,7 @@ def sequence_task(data: Sequences, split: str, shares: Shares, places: int, seed
     ``last``: each user's last item is test, the one before it validation (users with fewer than 3 stay in training);
     ``user``: users are held out, and their last item is the positive; ``time``: the last days are held out.
     """
-    check_choice(split, SPLITS, path)
+    check_choice(split, SPLITS, path, shares)
     part = _parts(data, split, shares, seed, path)
     notes = []
     short = int((np.diff(data.offsets) < 3).sum())

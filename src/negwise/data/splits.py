@@ -15,24 +15,37 @@ TRAIN, VAL, TEST = 0, 1, 2
 FEWEST = 3
 """Users or groups that can be split: one for each of training, validation and test."""
 
+DEALT = ("user", "random")
+"""Splits that deal out users or groups, and so can have folds."""
+
 Parts = NDArray[np.int8]
 """TRAIN, VAL or TEST for each row."""
 
 
 @dataclass(frozen=True)
 class Shares:
-    """How much is held out: of the users or groups, or, by time, in days."""
+    """How much is held out: of the users or groups, or, by time, in days.
+
+    With ``folds`` users or groups are dealt into that many parts, and part ``fold`` is the test; over all folds each is
+    tested once.
+    """
 
     val: float = 0.1
     test: float = 0.1
     val_days: int = 1
     test_days: int = 7
+    folds: int | None = None
+    fold: int = 0
 
     def __post_init__(self) -> None:
         if not (self.val > 0 and self.test > 0 and self.val + self.test < 1):
             raise InputError(f"val={self.val}, test={self.test}: expected shares above 0 that leave some for training")
         if self.val_days < 1 or self.test_days < 1:
             raise InputError(f"val_days={self.val_days}, test_days={self.test_days}: expected 1 or more")
+        if self.folds is not None and not (self.folds >= 2 and 0 <= self.fold < self.folds):
+            raise InputError(f"folds={self.folds}, fold={self.fold}: expected 2 folds or more, counted from 0")
+        if self.folds is not None and self.val + 1 / self.folds >= 1:
+            raise InputError(f"folds={self.folds}, val={self.val}: nothing is left for training")
 
 
 def by_time(times: Ints, shares: Shares, path: str) -> Parts:
@@ -60,13 +73,22 @@ def at_random(n: int, shares: Shares, seed: int, what: str) -> Parts:
         raise InputError(f"{what}; training, validation and test need {FEWEST} or more.")
     order = np.random.Generator(np.random.PCG64(seed)).permutation(n)
     n_test, n_val = max(1, round(n * shares.test)), max(1, round(n * shares.val))
+    if shares.folds is not None:
+        if n < FEWEST * shares.folds:
+            raise InputError(f"{what}; {shares.folds} folds need {FEWEST * shares.folds} or more.")
+        bounds = np.linspace(0, n, shares.folds + 1).round().astype(np.int64)
+        first, last = bounds[shares.fold : shares.fold + 2]
+        order, n_test = np.roll(order, -first), int(last - first)
     parts = np.full(n, TRAIN, np.int8)
     parts[order[:n_test]] = TEST
     parts[order[n_test : n_test + n_val]] = VAL
     return parts
 
 
-def check_choice(split: str, choices: tuple[str, ...], path: str) -> str:
+def check_choice(split: str, choices: tuple[str, ...], path: str, shares: Shares) -> str:
     if split not in choices:
         raise InputError(f"{path}: split={split!r}; this data can be split by {', '.join(choices)}.")
+    if shares.folds is not None and split not in DEALT:
+        able = " or ".join(f"--split {name}" for name in choices if name in DEALT)
+        raise InputError(f"{path}: split={split!r} deals nobody into folds. Type {able}.")
     return split

@@ -1,0 +1,165 @@
+"""The protocol of docs/evidence-plan.md for one task: pilot, K*, sweep, schedules; each cell a run in a folder.
+
+1. K = 1 and the largest K, each with three learning rates and seed 0.
+2. K* from the curves of K = 1; its three learning rates; the other seeds of what is settled.
+3. Every K with every seed, at the rate of the nearest tuned K; ANS and WarmK up to K*.
+4. ANS and WarmK up to the K with the best validation AUC.
+
+What is done stays done, so the same call goes on after a stop.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+
+from negwise.errors import NegwiseError
+from negwise.experiments.arms import Arm, arm
+from negwise.experiments.crew import Cell, error_of
+from negwise.experiments.evidence.tasks import RATES, EvidenceTask
+from negwise.experiments.grid import Grid, settle, work_on
+from negwise.experiments.pilot import estimate_of
+from negwise.experiments.training import Training
+from negwise.experiments.watching import watch_for
+from negwise.records import read_run
+from negwise.theory.estimate import Estimate
+from negwise.train.folder import RESULT, read_json
+
+Tell = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Protocol:
+    """One task in the folder ``out``; ``base`` is what every cell shares. ``scheduled`` adds the schedules.
+
+    ``work`` runs cells that have no result yet: by default in processes of their own, ``jobs`` at a time.
+    """
+
+    out: Path
+    task: EvidenceTask
+    base: Training
+    ks: tuple[int, ...]
+    seeds: tuple[int, ...]
+    jobs: int = 1
+    scheduled: bool = True
+    work: Callable[[list[Cell]], None] | None = None
+
+    def tuned(self, k: int) -> Grid:
+        """A K whose learning rate is tuned; that of K = 1 also judges training, as a pilot needs."""
+        rates = tuple(float(f"{scale * self.task.rate:.3g}") for scale in RATES)
+        base = replace(self.base, judge_training=True) if k == 1 else self.base
+        return Grid(self.out, (arm(str(k), "fixed"),), base, rates, self.seeds)
+
+    def rated(self, rules: Sequence[str], role: str) -> list[Grid]:
+        """Rules at the learning rate of the nearest tuned K."""
+        arms = [arm(rule, role) for rule in rules]
+        return [Grid(self.out, (each,), self.base, (self.rate_near(each.k),), self.seeds) for each in arms]
+
+    def run(self, tell: Tell = print) -> None:
+        """Whatever is not done yet."""
+        ends = [self.tuned(k) for k in self.ends]
+        self._tune(ends)
+        star = self.k_star
+        tell(f"{self.task.name}: K* = {star}")
+        middle = self.tuned(star)
+        early = [k for k in self.fixed if k != star and _nearest(k, self.tuned_ks) != star]
+        self._train([*ends, *self.sweep(early)], first=[] if star in self.ends else middle.tuning(middle.arms[0]))
+        self._tune([middle])
+        self._train([middle, *self.sweep([k for k in self.fixed if k not in early]), *self.schedules(star)])
+        best = self.k_best
+        tell(f"{self.task.name}: validation-best K = {best}")
+        self._train(self.schedules(best))
+
+    @property
+    def ends(self) -> tuple[int, int]:
+        return self.ks[0], self.ks[-1]
+
+    @cached_property
+    def estimate(self) -> Estimate:
+        return self.estimate_of_seed(self.seeds[0])
+
+    def estimate_of_seed(self, seed: int) -> Estimate:
+        """K* from the curves of the K = 1 run with this seed."""
+        pilot = self.tuned(1)
+        folder = pilot.folder(pilot.arms[0], seed)
+        if not (folder / RESULT).exists():
+            raise NegwiseError(f"{folder}: the pilot has not ended ({error_of(folder) or 'it was stopped'}).")
+        return estimate_of(read_run(folder), max_k=float(self.ks[-1]))
+
+    @property
+    def k_star(self) -> int:
+        return self.estimate.k_int
+
+    @property
+    def tuned_ks(self) -> tuple[int, ...]:
+        return tuple(sorted({*self.ends, self.k_star}))
+
+    @property
+    def fixed(self) -> tuple[int, ...]:
+        """Every K that is held throughout."""
+        return tuple(sorted({*self.ks, self.k_star}))
+
+    @property
+    def k_best(self) -> int:
+        """The fixed K with the best mean validation AUC; of equal ones the smallest."""
+        means = {k: np.mean(found) for k in self.fixed if (found := self.val_aucs(str(k)))}
+        return max(means, key=lambda k: (means[k], -k))
+
+    def val_aucs(self, rule: str) -> list[float]:
+        folders = [self.folder(rule, seed) / RESULT for seed in self.seeds]
+        return [read_json(path)["best"]["auc"] for path in folders if path.exists()]
+
+    def folder(self, rule: str, seed: int) -> Path:
+        return self.out / "arms" / arm(rule).folder / f"seed-{seed}"
+
+    def rate_near(self, k: float) -> float:
+        grid = self.tuned(_nearest(k, self.tuned_ks))
+        choice = grid.choice(grid.arms[0])
+        if choice is None or choice["learning_rate"] is None:
+            raise NegwiseError(f"{self.out}: no learning rate for K = {grid.arms[0].rule} is settled yet.")
+        return float(choice["learning_rate"])
+
+    def sweep(self, ks: Sequence[int]) -> list[Grid]:
+        return self.rated([str(k) for k in ks if k not in self.tuned_ks], "fixed")
+
+    def schedules(self, peak: int) -> list[Grid]:
+        return self.rated([f"{kind}:{peak}" for kind in self.kinds(peak)], "schedule")
+
+    def kinds(self, peak: int) -> tuple[str, ...]:
+        """The schedules up to ``peak``; there are none up to 1."""
+        return ("ans", "warm") if self.scheduled and peak > 1 else ()
+
+    def _tune(self, grids: Sequence[Grid]) -> None:
+        open_arms = [(grid, each) for grid in grids for each in grid.arms if grid.choice(each) is None]
+        self._work([cell for grid, each in open_arms for cell in grid.tuning(each)])
+        for grid in grids:
+            for each in grid.arms:
+                settle(grid, each)
+
+    def _train(self, grids: Sequence[Grid], first: Sequence[Cell] = ()) -> None:
+        """The seeds of these arms, the largest K first since they take longest; ``first`` before all."""
+        pairs = sorted(((each, grid) for grid in grids for each in grid.arms), key=lambda pair: -pair[0].k)
+        self._work([*first, *(cell for each, grid in pairs for cell in grid.cells(each))])
+
+    def _work(self, cells: list[Cell]) -> None:
+        if self.work is None:
+            work_on(cells, self.jobs, 1, watch_for)
+        else:
+            self.work([cell for cell in cells if not (cell.folder / RESULT).exists()])
+
+
+def _nearest(k: float, among: Sequence[int]) -> int:
+    """By the ratio; of equally near ones the smaller."""
+    return min(sorted(among), key=lambda other: round(abs(math.log(k / other)), 9))
+
+
+def arms_of(protocol: Protocol) -> list[Arm]:
+    """Every arm of the task in the order of the page: fixed K, then schedules at K* and at the best K."""
+    peaks = dict.fromkeys((protocol.k_star, protocol.k_best))
+    rules = [str(k) for k in protocol.fixed] + [f"{kind}:{k}" for k in peaks for kind in protocol.kinds(k)]
+    return [arm(rule, "schedule" if ":" in rule else "fixed") for rule in rules]

@@ -1,0 +1,301 @@
+"""The tables of the evidence as Markdown, from records alone."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from negwise.experiments.evidence.analysis import CONSTANTS, LAMS, Analysis, best_constant
+from negwise.experiments.evidence.bootstrap import Measured, holm
+from negwise.experiments.evidence.truth import Truth
+from negwise.report.words import metric_name
+from negwise.theory.separation import auc
+
+Analyses = Mapping[str, Analysis]
+
+
+def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    lines = [f"| {' | '.join(head)} |", f"|{'---|' * len(head)}", *(f"| {' | '.join(row)} |" for row in rows)]
+    return "\n".join(lines)
+
+
+def provenance(found: Analyses) -> str:
+    rows = []
+    for one in found.values():
+        record = one.record
+        runs = sum(len(arm["seeds"]) for arm in record["arms"])
+        tried = sum(len(choice["tried"]) - 1 for choice in record["tuning"].values() if choice)
+        shape = record["settings"]
+        rows.append(
+            [
+                one.name,
+                f"{record['steps']:,} of {shape['batch_size']}",
+                f"{runs} + {tried} for tuning",
+                str(len(record["seeds"])),
+                f"{record['machine']['name']}, torch {record['versions']['torch']}",
+                f"`{record['data']['digest'][:12]}`",
+                f"`{record['code']['source']}`",
+            ]
+        )
+    return table(["task", "steps", "runs", "seeds", "machine", "data", "code"], rows)
+
+
+def primary(found: Analyses) -> str:
+    """The six contrasts, with Holm's correction over those that are there."""
+    contrasts = [
+        (one.name, what, one.difference(rule, other))
+        for one in found.values()
+        for what, rule, other in (
+            (f"K* = {one.k_star} against K = 1", str(one.k_star), "1"),
+            (f"ANS to {one.k_star} against fixed {one.k_star}", f"ans:{one.k_star}", str(one.k_star)),
+        )
+    ]
+    corrected = holm([difference.p for *_, difference in contrasts])
+    rows = [
+        [task, what, signed(each.mean), span(each.interval), span(each.student), small(each.p), small(p)]
+        for (task, what, each), p in zip(contrasts, corrected, strict=True)
+    ]
+    head = ["task", "contrast", "test AUC", "95%, bootstrap", "95%, t over seeds", "p", "p, Holm"]
+    return table(head, rows)
+
+
+def endpoints(found: Analyses) -> str:
+    rows = []
+    for one in found.values():
+        for metric in ("auc", one.top_n):
+            at = {k: one.measured[metric][str(k)].mean for k in (1, one.k_star, one.k_best)}
+            captured = one.captured(metric)
+            rows.append(
+                [
+                    one.name,
+                    metric_name(metric),
+                    f"{at[1]:.4f}",
+                    f"{at[one.k_star]:.4f} ({one.k_star})",
+                    f"{at[one.k_best]:.4f} ({one.k_best})",
+                    _with(one.difference(str(one.k_star), "1", metric)),
+                    _with(one.regret(one.k_star, metric)),
+                    "gain unclear"
+                    if captured is None
+                    else f"{captured[0]:.2f} ({captured[1][0]:.2f}..{captured[1][1]:.2f})",
+                ]
+            )
+    head = ["task", "metric", "K = 1", "K*", "validation-best K", "gain of K*", "regret of K*", "captured gain"]
+    return table(head, rows)
+
+
+def sweep(one: Analysis) -> str:
+    rows = []
+    for arm in one.record["arms"]:
+        if arm["rule"] not in one.whole:
+            continue
+        runs = arm["seeds"]
+        shown = [run["recommended"] for run in runs if run["recommended"]]
+        popular = [each["popularity"] for each in shown if each["popularity"] is not None]
+        name = f"**{arm['rule']}**" if arm["rule"] == str(one.k_star) else arm["rule"]
+        rows.append(
+            [
+                name,
+                f"{runs[0]['learning_rate']:g}",
+                f"{np.mean([run['val']['auc'] for run in runs]):.4f}",
+                *(_mean(one.measured[metric][arm["rule"]]) for metric in ("auc", one.top_n)),
+                f"{np.mean([each['coverage'] for each in shown]):.3f}",
+                f"{np.mean(popular):.1f}" if popular else "",
+            ]
+        )
+    top = metric_name(one.top_n)
+    return table(["K", "rate", "validation AUC", "test AUC", f"test {top}", "coverage", "popularity"], rows)
+
+
+def schedules(found: Analyses) -> str:
+    rows = []
+    for one in found.values():
+        for peak in dict.fromkeys((one.k_star, one.k_best)):
+            for kind in ("ans", "warm"):
+                rule = f"{kind}:{peak}"
+                if rule in one.whole:
+                    differences = [one.difference(rule, str(peak), metric) for metric in ("auc", one.top_n)]
+                    where = "K*" if peak == one.k_star else "best"
+                    rows.append(
+                        [one.name, f"{rule} ({where})", *(_with(each) for each in differences), metric_name(one.top_n)]
+                    )
+    return table(["task", "schedule", "test AUC, less fixed", "top n, less fixed", "top n is"], rows)
+
+
+def predictors(found: Analyses) -> str:
+    """Regret on test AUC of every way to choose K."""
+    names = list(found)
+    rules: list[tuple[str, Callable[[Analysis], float]]] = [
+        ("K* of the pilot", lambda one: one.k_star),
+        ("K = 1", lambda _: 1),
+        *((f"always {k}", lambda _, k=k: k) for k in CONSTANTS),
+        ("best constant of the other tasks", lambda one: best_constant([found[n] for n in names if n != one.name])),
+    ]
+    rows = []
+    for name, predict in rules:
+        ks = [predict(one) for one in found.values()]
+        regrets = [one.regret(k) for one, k in zip(found.values(), ks, strict=True)]
+        cells = [f"{_with(each)}, K {one.nearest(k)}" for one, each, k in zip(found.values(), regrets, ks, strict=True)]
+        rows.append([name, *cells, signed(float(np.mean([each.mean for each in regrets])))])
+    return table(["predictor", *names, "mean"], rows)
+
+
+def lambdas(found: Analyses) -> str:
+    rows = []
+    for lam in LAMS:
+        ks = {name: one.k_at(lam) for name, one in found.items()}
+        regrets = [one.regret(ks[name]).mean for name, one in found.items()]
+        cells = [f"{ks[name]:.1f}: {signed(regret)}" for name, regret in zip(found, regrets, strict=True)]
+        rows.append([f"{lam:g}", *cells, signed(float(np.mean(regrets)))])
+    return table(["lambda", *(f"{name}: K, regret" for name in found), "mean regret"], rows)
+
+
+def fits(found: Analyses) -> str:
+    rows = [
+        [
+            one.name,
+            f"{one.fit.mu:.3f}",
+            f"{one.fit.tau:.0f}",
+            f"{one.fit.rms:.3f}",
+            f"{one.fit.largest:.3f}",
+            f"{one.fit.k:.1f}",
+            f"{one.record['estimate']['k']:.1f}",
+        ]
+        for one in found.values()
+    ]
+    head = ["task", "mu", "tau, steps", "residual, rms", "largest residual", "K* from the fit", "K* from the curve"]
+    return table(head, rows)
+
+
+def estimates(found: Analyses) -> str:
+    rows = []
+    for one in found.values():
+        best = one.record["estimate"]
+        others = sorted(each["k_int"] for each in one.record["estimates"].values())
+        rows.append(
+            [
+                one.name,
+                f"{best['label_separation']:.2f} ({float(auc(best['label_separation'])):.3f})",
+                f"{best['k']:.1f}",
+                "..".join("open" if end is None else str(end) for end in best["flat"]),
+                "none" if best["interval"] is None else "{:.1f}..{:.1f}".format(*best["interval"]),
+                f"{others[0]}..{others[-1]}",
+                best["verdict"],
+                best["basis"],
+            ]
+        )
+    head = ["task", "mu (AUC)", "K*", "as good", "90% interval", "K* of each seed", "verdict", "basis"]
+    return table(head, rows)
+
+
+def tuning(found: Analyses) -> str:
+    rows = []
+    for one in found.values():
+        for k, choice in one.record["tuning"].items():
+            cells = [
+                f"{row['val_auc']:.4f}"
+                if row["learning_rate"] != choice["learning_rate"]
+                else f"**{row['val_auc']:.4f}**"
+                for row in choice["tried"]
+            ]
+            rows.append([one.name, k, *cells])
+    return table(["task", "K", "base / 3", "base", "3 x base"], rows)
+
+
+def gaussians(found: Analyses) -> str:
+    rows = []
+    for one in found.values():
+        seen = one.record["scores"]
+        rows.append(
+            [
+                one.name,
+                f"{seen['positive_mean']:.2f}",
+                f"{seen['positive_std']:.2f}",
+                f"{seen['positive_skew']:.2f}",
+                f"{seen['negative_skew']:.2f}",
+            ]
+        )
+    head = ["task", "mean of positives", "their standard deviation (1)", "their skew (0)", "skew of negatives (0)"]
+    return table(head, rows)
+
+
+def worlds(found: Sequence[Truth]) -> str:
+    rows = [
+        [
+            one.name,
+            f"{one.label_auc:.3f}",
+            f"{one.read_auc:.3f}",
+            f"{one.k_star} ({one.verdict})",
+            str(one.k_best),
+            f"{one.tests[1]:.4f} ± {one.errors[1]:.4f}",
+            f"{one.tests[one.k_star]:.4f} ± {one.errors[one.k_star]:.4f}",
+            f"{one.tests[one.k_best]:.4f} ± {one.errors[one.k_best]:.4f}",
+            signed(one.regret(one.k_star)),
+        ]
+        for one in found
+    ]
+    head = ["noise", "label AUC", "as read", "K*", "best K", "AUC at 1", "at K*", "at the best K", "regret"]
+    return table(head, rows)
+
+
+def assumptions(found: Sequence[Truth]) -> str:
+    rows = [
+        [
+            one.name,
+            str(one.k_star),
+            str(one.k_gaussian),
+            str(one.k_ranks),
+            str(one.k_joint),
+            str(one.k_best),
+            f"{one.gaussian_error:.3f}",
+            f"{one.joint_error:.3f}",
+            *(f"{one.k_by_lam[lam]:.1f}" for lam in ("0.8", "0.99")),
+        ]
+        for one in found
+    ]
+    head = [
+        "noise", "K* as read", "labels known", "no Gaussian", "no independence", "best K", "error of P, Gaussian",
+        "error of P(AB), independent", "K* at lambda .8", "at .99",
+    ]  # fmt: skip
+    return table(head, rows)
+
+
+def all_tables(found: Analyses, worlds_found: Sequence[Truth]) -> dict[str, str]:
+    """Every table of the page by its name."""
+    made: dict[str, str] = {
+        "provenance": provenance(found),
+        "primary": primary(found),
+        "endpoints": endpoints(found),
+        "schedules": schedules(found),
+        "predictors": predictors(found),
+        "lambdas": lambdas(found),
+        "fits": fits(found),
+        "estimates": estimates(found),
+        "tuning": tuning(found),
+        "gaussians": gaussians(found),
+        **{f"sweep-{name}": sweep(one) for name, one in found.items()},
+    }
+    if worlds_found:
+        made |= {"worlds": worlds(worlds_found), "assumptions": assumptions(worlds_found)}
+    return made
+
+
+def signed(value: float) -> str:
+    return f"{value:+.4f}"
+
+
+def span(ends: tuple[float, float]) -> str:
+    return f"{ends[0]:+.4f}..{ends[1]:+.4f}"
+
+
+def small(p: float) -> str:
+    return f"{p:.4f}"
+
+
+def _with(each: Measured) -> str:
+    return f"{signed(each.mean)} ({span(each.interval)})"
+
+
+def _mean(each: Any) -> str:
+    return f"{each.mean:.4f} ± {each.seeds.std(ddof=1) / np.sqrt(len(each.seeds)):.4f}"

@@ -1,0 +1,95 @@
+"""The bootstrap against closed forms, and Holm's correction against a worked example."""
+
+import numpy as np
+import pytest
+
+from negwise import metrics
+from negwise.errors import InputError
+from negwise.experiments.evidence.bootstrap import Measured, holm, measure, parts_of
+
+
+def single(above, size=101):
+    """One positive a query that ``above`` of its candidates beat."""
+    above = np.asarray(above, np.int64)
+    ones = np.ones_like(above)
+    return metrics.Ranks(above, ones, ones, np.full_like(above, size))
+
+
+def ragged(seed, n=40):
+    dice = np.random.default_rng(seed)
+    sizes = dice.integers(3, 12, n)
+    labels = np.concatenate([np.r_[1, (dice.random(size - 2) < 0.3).astype(int), 0] for size in sizes])
+    return metrics.rank(dice.normal(size=len(labels)).round(1), labels, np.r_[0, np.cumsum(sizes)])
+
+
+@pytest.mark.parametrize("metric", ["auc", "ndcg@10", "hit@5"])
+def test_parts_add_up_to_the_metric(metric):
+    ranks = ragged(1)
+    y, x = parts_of(ranks, metric)
+    told = metrics.evaluate(ranks).record()
+    assert y.sum() / x.sum() == pytest.approx(told["auc"] if metric == "auc" else told["metrics"][metric], abs=1e-12)
+
+
+def test_an_unknown_metric_is_refused():
+    with pytest.raises(InputError, match="mrr"):
+        parts_of(ragged(1), "mrr")
+
+
+def test_queries_alone_give_the_textbook_error():
+    """Seeds that agree leave the standard error of a mean over queries: std / sqrt(Q)."""
+    dice = np.random.default_rng(0)
+    one, other = dice.integers(0, 101, 300), dice.integers(0, 101, 300)
+    ranks = {(rule, seed): single(above) for rule, above in (("1", one), ("4", other)) for seed in range(5)}
+    found = measure(ranks, ["1", "4"], range(5), "auc", nested=False, draws=4000)
+    difference = found["4"] - found["1"]
+    gaps = (one - other) / 100
+    assert difference.mean == pytest.approx(gaps.mean(), abs=1e-12)
+    assert difference.draws.std() == pytest.approx(gaps.std() / np.sqrt(300), rel=0.06)
+    assert np.allclose(difference.student, gaps.mean())
+
+
+@pytest.mark.parametrize("nested", [True, False])
+def test_seeds_alone_give_theirs(nested):
+    """Queries that agree leave the spread of seeds, redrawn: std / sqrt(S), with S in the variance."""
+    levels = [10, 14, 20, 22, 31]
+    ranks = {("1", seed): single(np.full(50, level)) for seed, level in enumerate(levels)}
+    found = measure(ranks, ["1"], range(5), "auc", nested=nested, draws=4000)["1"]
+    values = 1 - np.array(levels) / 100
+    assert found.draws.std() == pytest.approx(values.std() / np.sqrt(5), rel=0.06)
+    assert found.mean == pytest.approx(values.mean())
+
+
+def test_shared_queries_do_not_average_out_over_seeds_and_folds_do():
+    dice = np.random.default_rng(2)
+    shared = dice.integers(0, 101, 200)
+    same = {("1", seed): single(shared) for seed in range(5)}
+    own = {("1", seed): single(dice.permutation(shared)) for seed in range(5)}
+    crossed = measure(same, ["1"], range(5), "auc", nested=False, draws=3000)["1"].draws.std()
+    folds = measure(own, ["1"], range(5), "auc", nested=True, draws=3000)["1"].draws.std()
+    error = (shared / 100).std() / np.sqrt(200)
+    # A fold that is drawn twice counts twice: E W^2 = 2 - 1/S for each of S = 5 folds.
+    assert crossed == pytest.approx(error, rel=0.06) and folds == pytest.approx(error * np.sqrt(1.8 / 5), rel=0.06)
+
+
+def test_p_counts_the_draws_on_the_far_side():
+    draws = np.r_[np.full(990, 1.0), np.full(9, -1.0)]
+    assert Measured(np.ones(2), draws).p == pytest.approx(2 * 10 / 1000)
+    assert Measured(np.ones(2), -draws).p == pytest.approx(2 * 10 / 1000)
+    assert Measured(np.zeros(2), np.zeros(99)).p == 1
+
+
+def test_p_is_honest_where_nothing_differs():
+    """Two arms of the same law: p below .05 about one time in twenty, rather less than more."""
+    dice = np.random.default_rng(5)
+    below = 0
+    for _ in range(60):
+        ranks = {(rule, seed): single(dice.integers(0, 101, 60)) for rule in "12" for seed in range(5)}
+        found = measure(ranks, ["1", "2"], range(5), "auc", nested=True, draws=300)
+        below += (found["1"] - found["2"]).p < 0.05
+    assert below <= 8
+
+
+def test_holm():
+    """Sorted: .005 x 4, .01 x 3, .03 x 2, .04 x 1, and never below the one before."""
+    assert holm([0.01, 0.04, 0.03, 0.005]) == pytest.approx([0.03, 0.06, 0.06, 0.02])
+    assert holm([0.6, 0.7]) == [1.0, 1.0]
