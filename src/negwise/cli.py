@@ -26,7 +26,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-reproduce = typer.Typer(help="Remake the paper's figures by name.", no_args_is_help=True)
+reproduce = typer.Typer(help="Remake the paper's figures and tasks by name.", no_args_is_help=True)
 app.add_typer(reproduce, name="reproduce")
 
 
@@ -183,9 +183,9 @@ def train(
 
     \b
     Examples:
-      negwise train --data docs --model siamese-cnn --k warm:20 --pool 128 --steps 100 --out runs/a
-      negwise train --data clicks --model nrms --k 4 --steps 100 --out runs/b
-      negwise train --data docs --model siamese-lstm --k ans:20 --pool 64 --steps 50 --out runs/c
+      negwise train --data docs --model siamese-cnn --k warm:20 --steps 60 --eval-every 30 --body-words 20 --out runs/a
+      negwise train --data clicks --model nrms --k 4 --steps 30 --eval-every 15 --queries 300 --out runs/b
+      negwise train --data docs --model siamese-lstm --k ans:20 --steps 20 --eval-every 20 --body-words 20 --out runs/c
     """
     from negwise.experiments.training import Training
     from negwise.experiments.training import train as run
@@ -262,8 +262,9 @@ def run(
       negwise run --data pairs.jsonl --out jobs/pairs --budget 30m --seeds 3
       negwise run --data ratings.csv --schedule fixed --no-compare --steps 2000
     """
-    from negwise.experiments.job import Job
-    from negwise.experiments.job import run as work
+    with _stopping():
+        from negwise.experiments.job import Job
+        from negwise.experiments.job import run as work
 
     asked = Job(
         data=data,
@@ -320,8 +321,9 @@ def sweep(
       negwise sweep --out sweeps/docs --k 1,4,20,100 --steps 300 --seeds 3
       negwise sweep --out sweeps/mine --data ratings.csv --k 1,20,warm:20,ans:20 --learning-rate 3e-4,1e-3,3e-3
     """
-    from negwise.experiments.job import Sweep
-    from negwise.experiments.job import sweep as work
+    with _stopping():
+        from negwise.experiments.job import Sweep
+        from negwise.experiments.job import sweep as work
 
     rates = _numbers("--learning-rate", learning_rate)
     asked = Sweep(
@@ -404,7 +406,156 @@ def reproduce_theory(
     def tell(name: str, done: int, total: int) -> None:
         print(f"[{done + 1}/{total}] {name}", file=sys.stderr)
 
-    paths = [str(path) for path in theory.reproduce_theory(out, tell)]
+    _show_files(theory.reproduce_theory(out, tell), as_json)
+
+
+_Out = Annotated[Path, typer.Option(help="Folder for the runs and the record; the same command again goes on.")]
+_Ks = Annotated[str, typer.Option(help="Fixed K, with commas; 1 is always among them.", show_default="the plan's")]
+_Seeds = Annotated[int | None, typer.Option(help="Runs of each arm.", show_default="the plan's")]
+_Steps = Annotated[int | None, typer.Option(help="Updates of each run.", show_default="the plan's")]
+_Jobs = Annotated[int | None, typer.Option(help="Runs side by side.", show_default="cores, or 1 on a GPU")]
+_Vectors = Annotated[Path | None, typer.Option(help="Word vectors at the start, as `train --vectors`.")]
+_Device = Annotated[str, typer.Option(help="auto, cpu or cuda.")]
+_Json = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
+
+
+@reproduce.command("news")
+def reproduce_news(
+    out: _Out,
+    data: Annotated[str, typer.Option(help="A MIND folder: news.tsv and behaviors.tsv, or train/, dev/, test/.")],
+    k: _Ks = "",
+    seeds: _Seeds = None,
+    steps: _Steps = None,
+    vectors: _Vectors = None,
+    split: Annotated[str | None, typer.Option(help="folders, for whole MIND.", show_default="5 folds by user")] = None,
+    jobs: _Jobs = None,
+    device: _Device = "auto",
+    as_json: _Json = False,
+) -> None:
+    """NRMS on MIND: pilot, K*, a sweep of K, schedules, and the record of all of it.
+
+    \b
+    Example:
+      negwise reproduce news --data MINDsmall_train --vectors glove.6B.300d.txt --out runs/news --jobs 12
+    """
+    fields = {} if split is None else {"split": split, "folds": None}
+    _reproduce("news", data, out, k, seeds, steps, vectors, jobs, device, as_json, fields)
+
+
+@reproduce.command("matching")
+def reproduce_matching(
+    out: _Out,
+    data: Annotated[str, typer.Option(help="Text pairs: JSONL with title and body, or the embedded docs.")] = "docs",
+    k: _Ks = "",
+    seeds: _Seeds = None,
+    steps: _Steps = None,
+    vectors: _Vectors = None,
+    jobs: _Jobs = None,
+    device: _Device = "auto",
+    as_json: _Json = False,
+) -> None:
+    """The siamese Transformer on text pairs: pilot, K*, a sweep of K, schedules, and the record of all of it.
+
+    \b
+    Example:
+      negwise reproduce matching --data reuters21578.jsonl.xz --out runs/matching --jobs 12
+    """
+    _reproduce("matching", data, out, k, seeds, steps, vectors, jobs, device, as_json, {})
+
+
+@reproduce.command("items")
+def reproduce_items(
+    out: _Out,
+    data: Annotated[str, typer.Option(help="Interactions: MovieLens, or the file that BERT4Rec publishes.")],
+    k: _Ks = "",
+    seeds: _Seeds = None,
+    steps: _Steps = None,
+    jobs: _Jobs = None,
+    device: _Device = "auto",
+    as_json: _Json = False,
+) -> None:
+    """BERT4Rec on interactions: pilot, K*, a sweep of K, schedules, and the record of all of it.
+
+    \b
+    Example:
+      negwise reproduce items --data ml-1m_sas.txt.xz --out runs/items --jobs 12
+    """
+    _reproduce("items", data, out, k, seeds, steps, None, jobs, device, as_json, {})
+
+
+@reproduce.command("clicks")
+def reproduce_clicks(
+    out: _Out,
+    k: _Ks = "",
+    seeds: _Seeds = None,
+    steps: _Steps = None,
+    jobs: _Jobs = None,
+    as_json: _Json = False,
+) -> None:
+    """A small NRMS in simulated worlds with known truth, on the CPU: predicted against measured best K.
+
+    \b
+    Example:
+      negwise reproduce clicks --out runs/clicks --jobs 8
+    """
+    with _stopping():
+        from negwise.experiments.evidence.clicks import reproduce_clicks as work
+
+        files = work(out, k=_whole("--k", k), seeds=seeds, steps=steps, jobs=jobs, tell=_tell)
+    _show_files(files, as_json)
+
+
+@reproduce.command("page")
+def reproduce_page(
+    records: Annotated[Path, typer.Option(help="Folder of the records.")] = Path("evidence"),
+    page: Annotated[Path, typer.Option(help="The page whose tables are written.")] = Path("docs/evidence.md"),
+    as_json: _Json = False,
+) -> None:
+    """Write the tables and figures of the evidence from its records.
+
+    \b
+    Example:
+      negwise reproduce page
+    """
+    from negwise.experiments.evidence.page import refresh
+
+    _show_files(refresh(records, page, page.with_suffix("")), as_json)
+
+
+def _reproduce(
+    task: str, data: str, out: Path, k: str, seeds: int | None, steps: int | None, vectors: Path | None,
+    jobs: int | None, device: str, as_json: bool, fields: dict[str, Any],
+) -> None:  # fmt: skip
+    with _stopping():
+        from negwise.experiments.evidence.reproduce import Asked
+        from negwise.experiments.evidence.reproduce import reproduce as work
+
+        asked = Asked(
+            task=task,
+            data=data,
+            k=_whole("--k", k),
+            seeds=seeds,
+            steps=steps,
+            vectors=None if vectors is None else str(vectors),
+            fields=fields,
+            device=device,
+        )
+        files = work(asked, out, jobs=jobs, tell=_tell)
+    _show_files(files, as_json)
+
+
+def _whole(flag: str, text: str) -> tuple[int, ...] | None:
+    """Whole numbers from the command line; None where there are none."""
+    if not text.strip():
+        return None
+    try:
+        return tuple(int(part) for part in text.split(","))
+    except ValueError as error:
+        raise InputError(f"{flag}: got {text!r}, expected whole numbers with commas, as 1,4,20.") from error
+
+
+def _show_files(files: list[Path], as_json: bool) -> None:
+    paths = [str(path) for path in files]
     print(json.dumps({"files": paths}) if as_json else "\n".join(paths))
 
 
@@ -447,14 +598,16 @@ def _columns(pairs: list[str]) -> dict[str, str]:
 
 @contextmanager
 def _stopping() -> Iterator[None]:
-    """Ctrl-C, once all is saved: a word on how to go on, and the exit code that shells expect."""
-    from negwise.train import Stopped
+    """Ctrl-C: a word on how to go on, and the exit code that shells expect.
 
+    `negwise.train.Stopped`, a KeyboardInterrupt, says what was saved; another one came where nothing was to be saved.
+    """
     try:
         yield
-    except Stopped as stopped:  # a KeyboardInterrupt, which would end without a word
+    except KeyboardInterrupt as stopped:
         if _speaks():
-            print(f"negwise: {stopped}", file=sys.stderr)
+            said = str(stopped) or "stopped. Type the same command again; what is in its folder stays done"
+            print(f"negwise: {said}", file=sys.stderr)
         raise typer.Exit(130) from None
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ from rich.text import Text
 
 from negwise.theory.estimate import Estimate
 
+WIDE = 240
 _COLOURS = {"ok": "green", "capped": "yellow", "vacuous": "yellow", "inconsistent": "red"}
 
 
@@ -35,6 +37,8 @@ def show_results(results: Mapping[str, Any], out: Path, console: Console | None 
     from negwise.report.words import metric_name
 
     console = console or Console()
+    if not console.is_terminal:  # a file has no width, and figures must not be cut
+        console = Console(file=console.file, width=WIDE)
     metrics = results["metrics"]
     table = Table(box=None, padding=(0, 2, 0, 0))
     for name in (
@@ -45,7 +49,7 @@ def show_results(results: Mapping[str, Any], out: Path, console: Console | None 
         "learning rate",
         "runs",
     ):
-        table.add_column(name, no_wrap=True, justify="left" if name == "K" else "right")
+        table.add_column(name, justify="left" if name == "K" else "right", overflow="fold")
     for arm in results["arms"]:
         done = [seed for seed in arm["seeds"] if seed["state"] == "done"]
         failed = sum(seed["state"] == "failed" for seed in arm["seeds"])
@@ -67,9 +71,10 @@ def show_results(results: Mapping[str, Any], out: Path, console: Console | None 
     for caveat in results["caveats"]:
         console.print(Text(f"- {caveat}"), soft_wrap=True)
     if results["model"] is not None:
-        console.print(Text(f"* best on validation; model: {out / results['model']}"), soft_wrap=True)
+        model = str(out / results["model"])
+        console.print(Text(f"* best on validation; model: {model}"), soft_wrap=True)
         console.print(Text("from negwise.experiments.training import load"))
-        console.print(Text(f'trained = load("{out / results["model"]}")'), soft_wrap=True)
+        console.print(Text(f"trained = load({json.dumps(model, ensure_ascii=False)})"), soft_wrap=True)
 
 
 def _mean(value: float | None, error: float | None) -> str:

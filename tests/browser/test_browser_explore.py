@@ -202,7 +202,7 @@ CURVES = [
     a_curve(6, 5, 0, 0.01),
     a_curve(7, 64, 1, 0.1, overfits=True),
     a_curve(8, 25, 400, 0.01),
-    tuple(np.array(row) for row in ([0, 100, 200, 300], [0.46, 0.85, 0.88, 0.88], [0.44, 0.8, 0.84, 0.84])),  # untrained
+    tuple(np.array(row) for row in ([0, 100, 200, 300], [0.46, 0.85, 0.88, 0.88], [0.44, 0.8, 0.84, 0.84])),
 ]
 
 

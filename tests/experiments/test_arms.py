@@ -52,6 +52,11 @@ def test_where_the_curves_say_nothing_k_is_measured(verdict):
     assert rules(arms) == ["warm:20", "1", "4", "20"]
     assert not any(each.uses_pilot for each in arms)
     assert verdict in notes[0]
+    assert "K = 1, 4, 20." in notes[0]
+    arms, notes = arms_of(replace(OK, verdict=verdict), "warm", 50, compare=False)
+    assert rules(arms) == ["warm:20"]
+    assert "warm:20 is a guess" in notes[0]
+    assert "warm:5 is what was asked for" in arms_of(replace(OK, verdict=verdict), "warm:5", 50, compare=False)[1][0]
 
 
 def test_a_capped_estimate_tries_the_ends_of_its_interval():
@@ -65,6 +70,8 @@ def test_a_lower_bound_tries_more():
     arms, notes = arms_of(replace(OK, basis="lower bound"), "warm", 1000)
     assert rules(arms) == ["warm:21", "1", "21", "84"]
     assert "lower bound" in notes[0]
+    assert "K = 84" in notes[0]
+    assert arms_of(replace(OK, basis="lower bound"), "warm", 21)[1] == ()  # there is no more to try
 
 
 def test_what_is_no_rule_is_refused():

@@ -13,8 +13,9 @@ import pytest
 
 from negwise.errors import InputError, NegwiseError
 from negwise.experiments import crew
-from negwise.experiments.crew import Cell, ask_once, error_of, work
+from negwise.experiments.crew import Cell, ask_once, error_of, failed_for_good, work
 from negwise.experiments.training import Training
+from negwise.experiments.worker import ORPHANED
 
 pytestmark = pytest.mark.slow
 
@@ -80,6 +81,8 @@ def test_a_failed_cell_is_failed_and_the_others_are_done(tmp_path, training):
     assert heard.ends["also good"] is None
     assert "no_such" in heard.ends["bad"]
     assert "no_such" in error_of(tmp_path / "bad")
+    assert failed_for_good(tmp_path / "bad")  # the request is wrong, not the machine
+    assert not failed_for_good(tmp_path / "good")
     assert (tmp_path / "good" / "result.json").exists()
     assert workers() == []
     again = Heard()
@@ -88,21 +91,69 @@ def test_a_failed_cell_is_failed_and_the_others_are_done(tmp_path, training):
 
 
 def test_a_worker_that_dies_is_replaced_and_its_cell_ends_as_if_nothing_had_happened(tmp_path, training):
-    plain = cell_of("plain", tmp_path / "plain", training)
-    work([plain], jobs=1, threads=1, watch=Heard())
-    killed = []
+    """Killed, and told to stop by somebody else: neither is the end of the cell."""
+    names, ways = ("plain", "killed", "stopped"), {"killed": signal.SIGKILL, "stopped": signal.SIGTERM}
+    heard = Heard()
 
-    def kill_once():
-        if not killed:
-            killed.extend(workers())
-            os.kill(killed[0], signal.SIGKILL)
+    def strike():
+        name = heard.lines[-1].split()[0]
+        if name in ways:
+            os.kill(workers()[0], ways.pop(name))
 
-    heard = Heard(kill_once)
-    work([cell_of("struck", tmp_path / "struck", training)], jobs=1, threads=1, watch=heard)
-    assert heard.ends == {"struck": None}
+    heard.act = strike
+    work([cell_of(name, tmp_path / name, training) for name in names], jobs=1, threads=1, watch=heard)
+    assert heard.ends == dict.fromkeys(names)
+    assert sum("taken up again" in line for line in heard.lines) == 2
     assert any("SIGKILL" in line for line in heard.lines)
-    weights = [tmp_path / name / "checkpoints" / "6" / "weights.safetensors" for name in ("plain", "struck")]
-    assert weights[0].read_bytes() == weights[1].read_bytes()
+    plain, *others = ((tmp_path / name / "checkpoints" / "6" / "weights.safetensors").read_bytes() for name in names)
+    assert others == [plain, plain]
+
+
+def test_a_worker_that_is_dead_before_it_is_asked_is_replaced_too(tmp_path, training, monkeypatch):
+    ask, killed = crew.Worker.ask, []
+
+    def ask_the_dead(worker, request):
+        if not killed:
+            killed.append(worker)
+            worker.process.kill()
+            worker.process.wait()
+        ask(worker, request)
+
+    monkeypatch.setattr(crew.Worker, "ask", ask_the_dead)
+    heard = Heard()
+    work([cell_of("late", tmp_path / "late", training)], jobs=1, threads=1, watch=heard)
+    assert heard.ends == {"late": None}
+    assert len(killed) == 1
+
+
+def test_a_request_from_somebody_who_is_dead_already_is_not_done(tmp_path, training):
+    request = {"do": "train", "folder": str(tmp_path / "run"), "training": asdict(training)}
+    words = [sys.executable, "-m", "negwise.experiments.worker"]
+    done = subprocess.run(words, input=json.dumps(request) + "\n", text=True, check=False, capture_output=True)
+    assert done.returncode == ORPHANED
+    assert not (tmp_path / "run" / "result.json").exists()
+
+
+def test_ctrl_c_again_does_not_wait():
+    class Process:
+        told = ()
+
+        def terminate(self):
+            self.told += ("terminate",)
+
+        def kill(self):
+            self.told += ("kill",)
+
+        def wait(self, _seconds):
+            raise KeyboardInterrupt
+
+    class Stub:
+        def __init__(self):
+            self.process = Process()
+
+    stubs = [Stub(), Stub()]
+    crew._stop(stubs)
+    assert [stub.process.told for stub in stubs] == [("terminate", "kill")] * 2
 
 
 def test_a_cell_that_keeps_killing_its_worker_has_failed(tmp_path, training, monkeypatch):

@@ -1,7 +1,6 @@
 """The whole job through the command line: killed twice it comes to the same; wrong requests are told apart."""
 
 import json
-import os
 import random
 import signal
 import subprocess
@@ -10,6 +9,10 @@ import time
 
 import pytest
 
+from negwise.experiments.arms import arm
+from negwise.experiments.job import Job, _within_budget
+from negwise.experiments.plan import Pace, make_plan, run_seconds
+from negwise.experiments.setup import SetUp
 from negwise.experiments.training import load
 
 
@@ -46,21 +49,20 @@ def cache(tmp_path, monkeypatch):
     return tmp_path
 
 
-def command(data, out):
-    words = ["run", "--data", data, "--out", out, "--steps", 24, "--batch-size", 16, "--queries", 24, "--jobs", 2]
-    return [sys.executable, "-m", "negwise", *map(str, words), "--device", "cpu"]
+def command(data, out, *more):
+    words = ["run", "--data", data, "--out", out, "--steps", 12, "--batch-size", 16, "--queries", 24]
+    return [*map(str, words), "--device", "cpu", *map(str, more)]
 
 
-def kill_when(words, there):
-    """Start a job and kill it, and nothing but it, once ``there()`` holds; false where it ended before."""
-    with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as job:
+def strike_when(words, there, how=signal.SIGKILL):
+    """Start a job and strike it, and nothing but it, once ``there()`` holds: its exit code and what it said."""
+    command = [sys.executable, "-m", "negwise", *words]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as job:
         while job.poll() is None and not there():
             time.sleep(0.02)
-        ended = job.poll() is not None
-        if not ended:
-            os.kill(job.pid, signal.SIGKILL)
-        job.communicate()
-    return not ended
+        job.send_signal(how)
+        _, err = job.communicate()
+    return job.returncode, err
 
 
 def without_times(value):
@@ -76,46 +78,68 @@ def outcome(out):
     return results, (out / "estimate.json").read_text(), weights
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(("write", "name"), [(write_pairs, "pairs.jsonl"), (write_interactions, "clicks.csv")])
-def test_a_job_that_is_killed_twice_comes_to_the_same(cache, write, name):
-    data = write(cache / name)
-    whole, struck = cache / "whole", cache / "struck"
-    done = subprocess.run(command(data, whole), capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    words = command(data, struck)
-    assert kill_when(words, lambda: len(list(struck.glob("pilot/seed-0/checkpoints/*"))) > 1)
+def twice(negwise, words, struck, second):
+    """Kill a job in its pilot, then strike it once it trains, then let it end: what the second stroke said."""
+    code, _ = strike_when(words, lambda: len(list(struck.glob("pilot/seed-0/checkpoints/*"))) > 1)
+    assert code == -signal.SIGKILL
     assert not (struck / "estimate.json").exists()
-    assert kill_when(words, lambda: len(list(struck.glob("tuning/*/*/result.json"))) > 2)
-    again = subprocess.run(words, capture_output=True, text=True, check=False)
-    assert again.returncode == 0, again.stderr
-    assert "going on" in again.stderr
+    code, said = strike_when(words, lambda: list(struck.glob("tuning/*/*/result.json")), second)
+    again, _, err = negwise(*words)
+    assert again == 0, err
+    assert "going on" in err
+    return code, said
+
+
+@pytest.mark.slow
+def test_a_job_on_texts_that_is_killed_twice_comes_to_the_same(cache, negwise):
+    data = write_pairs(cache / "pairs.jsonl")
+    whole, struck = cache / "whole", cache / "struck"
+    beside = ("--jobs", 2, "--pool", 32)
+    code, text, err = negwise(*command(data, whole, *beside))
+    assert code == 0, err
+    assert twice(negwise, command(data, struck, *beside), struck, signal.SIGKILL)[0] == -signal.SIGKILL
     assert outcome(struck) == outcome(whole)
 
     results = json.loads((whole / "results.json").read_text())
     assert {arm["rule"] for arm in results["arms"]} >= {"1"}
+    assert len(results["arms"]) >= 3
     assert all(seed["state"] == "done" for arm in results["arms"] for seed in arm["seeds"])
-    steps = {seed["steps"] for arm in results["arms"] for seed in arm["seeds"]}
-    assert steps == {24}
-    for arm in results["arms"]:
-        tried = arm["tuning"]
+    assert {seed["steps"] for arm in results["arms"] for seed in arm["seeds"]} == {12}
+    for each in results["arms"]:
+        tried = each["tuning"]
         assert len({row["learning_rate"] for row in tried}) == 3
         best = max(tried, key=lambda row: row["val_auc"])
-        assert best["learning_rate"] == arm["learning_rate"]
-        assert arm["seeds"][0]["val"]["auc"] == best["val_auc"]
+        assert best["learning_rate"] == each["learning_rate"]
+        assert each["seeds"][0]["val"]["auc"] == best["val_auc"]
+    assert f"{3 * len(results['arms'])} runs of 12 steps" in err
     page = (whole / "report.html").read_text()
     assert results["chosen"] in page
-    assert (whole / results["model"]).is_dir()
     trained = load(whole / results["model"])
     assert trained.score([0, 1], [0, 1, 2]).shape == (2, 3)
-    assert f'load("{whole / results["model"]}")' in done.stdout
+    assert f'load("{whole / results["model"]}")' in text
+
+
+@pytest.mark.slow
+def test_a_job_on_interactions_that_is_killed_and_stopped_comes_to_the_same(cache, negwise):
+    """The second stroke is Ctrl-C."""
+    data = write_interactions(cache / "clicks.csv")
+    whole, struck = cache / "whole", cache / "struck"
+    alone = ("--no-compare", "--schedule", "warm:5", "--jobs", 1, "--json")
+    code, text, err = negwise(*command(data, whole, *alone))
+    assert code == 0, err
+    assert json.loads(text)["chosen"] == "warm:5"  # one object on standard output, and nothing else
+    code, said = twice(negwise, command(data, struck, *alone), struck, signal.SIGINT)
+    assert code == 130
+    assert "Type the same command again" in said
+    assert "Traceback" not in said
+    assert outcome(struck) == outcome(whole)
 
 
 @pytest.mark.slow
 def test_a_sweep_shows_a_failed_cell_as_failed_and_the_same_command_tries_it_again(cache, negwise):
     data, out = write_pairs(cache / "pairs.jsonl"), cache / "sweep"
-    words = ["sweep", "--data", data, "--out", out, "--k", "1,8,warm:8", "--seeds", 2, "--steps", 24]
-    words += ["--batch-size", 16, "--queries", 24, "--jobs", 2, "--device", "cpu"]
+    words = ["sweep", "--data", data, "--out", out, "--k", "1,8,warm:8", "--seeds", 2, "--steps", 6]
+    words += ["--batch-size", 16, "--queries", 24, "--jobs", 1, "--device", "cpu"]
     blocked = out / "arms" / "8" / "seed-1"
     blocked.parent.mkdir(parents=True)
     blocked.write_text("a file where a folder should be")
@@ -125,6 +149,7 @@ def test_a_sweep_shows_a_failed_cell_as_failed_and_the_same_command_tries_it_aga
     states = {(arm["rule"], seed["seed"]): seed["state"] for arm in found["arms"] for seed in arm["seeds"]}
     assert states == {(k, s): "done" for k in ("1", "8", "warm:8") for s in (0, 1)} | {("8", 1): "failed"}
     assert "1 done, 1 failed" in text
+    assert "is a file" in err
     assert "failed" in (out / "report.html").read_text()
     blocked.unlink()
     code, text, err = negwise(*words, "--json")
@@ -133,22 +158,6 @@ def test_a_sweep_shows_a_failed_cell_as_failed_and_the_same_command_tries_it_aga
     assert all(seed["state"] == "done" for arm in found["arms"] for seed in arm["seeds"])
     assert {gap["arm"] for gap in found["differences"]} == {"8", "warm:8"}
     assert all(gap["seeds"] == 2 and gap["low"] <= gap["mean"] <= gap["high"] for gap in found["differences"])
-
-
-@pytest.mark.slow
-def test_ctrl_c_saves_and_says_how_to_go_on(cache):
-    data, out = write_pairs(cache / "pairs.jsonl"), cache / "out"
-    words = command(data, out)
-    with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as job:
-        while job.poll() is None and not list(out.glob("tuning/*/*/run.jsonl")):
-            time.sleep(0.02)
-        job.send_signal(signal.SIGINT)
-        _, err = job.communicate()
-    assert job.returncode == 130
-    assert "Type the same command again" in err
-    assert "Traceback" not in err
-    half = json.loads((out / "results.json").read_text())
-    assert any(seed["state"] == "waiting" for arm in half["arms"] for seed in arm["seeds"])
 
 
 def wrong(negwise, *words):
@@ -169,6 +178,16 @@ def test_requests_that_cannot_be_met(cache, negwise):
     assert "seeds" in wrong(negwise, "run", "--data", pairs, "--out", out, "--seeds", 0)
     assert "each once" in wrong(negwise, "sweep", "--data", pairs, "--out", out, "--k", "1,4,1")
     assert "expected one of" in wrong(negwise, "run", "--data", pairs, "--out", out, "--model", "bert5rec")
+    assert "lam: got 2" in wrong(negwise, "run", "--data", pairs, "--out", out, "--lam", 2)
+    for name in ("steps", "batch-size", "pool"):
+        assert "expected 1 or more" in wrong(negwise, "run", "--data", pairs, "--out", out, f"--{name}", 0)
+    for rate in (0, -1, "nan", "inf"):
+        assert "above 0" in wrong(negwise, "run", "--data", pairs, "--out", out, "--learning-rate", rate)
+    # Two cells of one folder would write over each other.
+    said = wrong(negwise, "sweep", "--data", pairs, "--out", out, "--learning-rate", "0.1,0.1")
+    assert "each once" in said
+    assert "each once" in wrong(negwise, "sweep", "--data", pairs, "--out", out, "--k", "4,4.0")
+    assert not (out / "job.json").exists()
     file = cache / "file"
     file.write_text("")
     assert "is a file" in wrong(negwise, "run", "--data", pairs, "--out", file)
@@ -180,26 +199,52 @@ def test_a_folder_that_cannot_be_written_to(cache, negwise):
     assert "cannot be written to" in wrong(negwise, "run", "--data", pairs, "--out", "/proc/negwise")
 
 
-@pytest.mark.slow
-def test_one_user_and_equal_texts_and_a_k_beyond_the_catalogue(cache, negwise):
+def test_one_user_and_equal_texts_and_one_negative(cache, negwise):
+    words = ["--steps", 24, "--device", "cpu", "--out", cache / "out"]
     one = cache / "one.csv"
     one.write_text("user,item,time\n" + "".join(f"u,i{i},{i}\n" for i in range(30)))
-    words = ["--steps", 24, "--device", "cpu", "--out", cache / "out"]
     assert "user" in wrong(negwise, "run", "--data", one, *words)
     equal = cache / "equal.jsonl"
     equal.write_text('{"left": "the same title", "right": "the same body of text"}\n' * 50)
-    said = wrong(negwise, "run", "--data", equal, *words)
-    assert "bod" in said or "distinct" in said
+    assert "no positive has a single negative" in wrong(negwise, "run", "--data", equal, *words)
+    few = cache / "few.csv"
+    few.write_text("user,item,time\n" + "".join(f"u{u},i{u % 2 + i},{i}\n" for u in range(12) for i in range(5)))
+    assert "K = 1 is all" in wrong(negwise, "run", "--data", few, *words)
+
+
+@pytest.mark.parametrize("words", [("sweep", "--k", "1,100000"), ("run", "--schedule", "warm:100000")])
+def test_a_k_beyond_the_catalogue_leaves_the_folder_free(cache, negwise, words):
     pairs = write_pairs(cache / "pairs.jsonl")
-    said = wrong(negwise, "sweep", "--data", pairs, *words, "--k", "1,100000")
-    assert "no row has more than" in said
+    said = wrong(negwise, *words, "--data", pairs, "--device", "cpu", "--out", cache / "out")
+    assert "no row has more than 239" in said
+    assert not (cache / "out" / "job.json").exists()
+
+
+@pytest.mark.parametrize(("steps", "spent"), [(None, 10.0), (None, 200.0), (60, 10.0)])
+def test_going_on_with_other_jobs_comes_to_the_same_steps(steps, spent):
+    """Of a job with a budget, whose steps follow from the runs at a time that were planned with."""
+    pace = Pace(0.05, 0.4, 1.5)
+    plan = make_plan(pace, cells=9, jobs=2, steps=steps, budget=600)
+    pilot = {"steps": 240, "seconds": 50.0}
+    arms = [arm("warm:8", "schedule", True), arm("1", "K=1"), arm("8", "fixed K*", True), arm("32", "extra", True)]
+    job = Job(budget="10m", steps=steps)
+    made = [SetUp(None, 1e-3, "hit@5", 99.0, pace, plan, spent, jobs, 1) for jobs in (1, 2)]
+    one, two = (_within_budget(arms, 3, each, job, pilot) for each in made)
+    assert one == two
+    kept, length, dropped = two
+    assert length == steps or spent + 50 + run_seconds(pace, 3 * len(kept), 2, length) <= 600
+    assert (len(kept) == 4) != bool(dropped)
 
 
 def test_a_job_of_its_own_is_not_overwritten(cache, negwise):
     pairs = write_pairs(cache / "pairs.jsonl")
     out = cache / "out"
     out.mkdir()
-    (out / "job.json").write_text(json.dumps({"kind": "sweep", "data": {"digest": "x"}, "request": {}}))
+    whole = {"kind": "sweep", "data": {"digest": "x"}, "request": {}, "machine": {"device": "cpu"}, "plan": {}}
+    for broken, said in (("{", "not JSON"), ("{}", "no 'data' in it"), ("[]", "no 'data' in it")):
+        (out / "job.json").write_text(broken)
+        assert said in wrong(negwise, "run", "--data", pairs, "--out", out)
+    (out / "job.json").write_text(json.dumps(whole))
     assert "has a sweep, not a run" in wrong(negwise, "run", "--data", pairs, "--out", out)
     assert "the data changed" in wrong(negwise, "sweep", "--data", pairs, "--out", out)
     assert sorted(path.name for path in out.iterdir() if path.name != ".lock") == ["job.json"]

@@ -15,6 +15,7 @@ from negwise.experiments.plan import (
     make_plan,
     run_seconds,
     seconds_of,
+    seen_in,
     spread,
 )
 
@@ -45,9 +46,29 @@ def test_the_plan_fits_the_budget_counted_by_hand():
         )
         clock += SLOWER * longest
     assert clock + START <= (1 - PILOT_SHARE) * budget < clock + START + 5 * SLOWER * 2 * PACE.step
-    judging = (PILOT_EVALUATIONS + 1) * PACE.pilot_evaluation + PACE.evaluation
-    pilot = SLOWER * (plan.pilot_steps * PACE.step + judging) + START
-    assert pilot <= PILOT_SHARE * budget < pilot + 2 * SLOWER * PACE.step
+
+
+@pytest.mark.parametrize(("steps", "budget", "jobs"), [(None, 600, 2), (None, 600, 1), (100, 3600, 2), (None, 200, 2)])
+def test_the_pilot_keeps_to_its_share_walked_through_step_by_step(steps, budget, jobs):
+    """However far it goes beyond the length of a run, evaluations included."""
+    plan = make_plan(PACE, cells=9, jobs=jobs, steps=steps, budget=budget)
+    clock = PACE.pilot_evaluation
+    for step in range(1, plan.pilot_steps + 1):
+        clock += PACE.step
+        if step % plan.pilot_eval_every == 0 or step == plan.pilot_steps:
+            clock += PACE.pilot_evaluation
+    taken = SLOWER * (clock + PACE.evaluation) + START
+    assert 0.9 * PILOT_SHARE * budget < taken <= PILOT_SHARE * budget
+    assert PILOT_EVALUATIONS - 1 <= min(plan.steps, plan.pilot_steps) / plan.pilot_eval_every <= PILOT_EVALUATIONS
+
+
+def test_a_pilot_that_was_slower_than_timed_slows_down_the_rest():
+    plan = make_plan(PACE, cells=9, jobs=2, steps=120, budget=None)
+    expected = 240 * PACE.step + 25 * PACE.pilot_evaluation + PACE.evaluation
+    assert seen_in(PACE, plan, 240, expected) == PACE
+    assert seen_in(PACE, plan, 240, SLOWER * expected) == PACE  # what was allowed for
+    slow = seen_in(PACE, plan, 240, 2 * SLOWER * expected)
+    assert (slow.step, slow.evaluation, slow.pilot_evaluation) == pytest.approx((0.1, 0.8, 3.0))
 
 
 def test_more_cells_get_fewer_steps_and_more_jobs_more():
@@ -73,6 +94,18 @@ def test_a_budget_that_is_too_short_says_what_is_needed():
         make_plan(PACE, cells=9, jobs=2, steps=100_000, budget=600)
 
 
+def test_a_slow_machine_gives_the_pilot_more_than_its_share():
+    """Where evaluations are dear, the shortest pilot takes more than 30%, and the runs still fit."""
+    slow = Pace(step=0.6, evaluation=0.6, pilot_evaluation=5.1)
+    plan = make_plan(slow, cells=9, jobs=2, steps=None, budget=270)
+    judging = (PILOT_EVALUATIONS + 1) * slow.pilot_evaluation + slow.evaluation
+    pilot = SLOWER * (plan.pilot_steps * slow.step + judging) + START
+    assert pilot > PILOT_SHARE * 270
+    assert plan.pilot_steps >= FEWEST
+    assert plan.steps >= FEWEST
+    assert pilot + run_seconds(slow, 9, 2, plan.steps) <= 270
+
+
 def test_on_a_gpu_runs_wait_for_each_other_unless_asked():
     assert spread(None, "cuda", 9)[0] == 1
     assert spread(12, "cuda", 9)[0] == 12
@@ -81,3 +114,10 @@ def test_on_a_gpu_runs_wait_for_each_other_unless_asked():
     assert threads >= 1
     with pytest.raises(InputError, match="jobs"):
         spread(0, "cpu", 1)
+
+
+@pytest.mark.parametrize(("bound", "threads"), [("1", 1), ("3", 3), ("99", 8), ("", 8), ("4,2", 8), ("0", 8)])
+def test_a_bound_on_threads_is_kept(monkeypatch, bound, threads):
+    monkeypatch.setattr("os.sched_getaffinity", lambda _: range(8), raising=False)
+    monkeypatch.setenv("OMP_NUM_THREADS", bound)
+    assert spread(1, "cpu", 9) == (1, threads)

@@ -47,6 +47,7 @@ def test_caveats_that_apply():
     said = " ".join(caveats_of(failed, None))
     assert "Failed: 1 seed 1" in said
     assert "2 seeds" in said
+    assert not any("0 seeds" in caveat for caveat in caveats_of({"arms": [arm_of("1", [None])]}, None))
     tuned = arm_of("4", [0.8], tuning=[{"learning_rate": rate} for rate in (1e-4, 3e-4, 1e-3)])
     assert "smallest or largest" in " ".join(caveats_of({"arms": [tuned]}, None))
     tuned["learning_rate"] = 3e-4

@@ -10,6 +10,7 @@ from report_folders import edit, estimate_of, job_record, write_job, write_json,
 from report_pages import Page, shown
 
 from negwise.errors import InputError
+from negwise.report.answer import answer
 from negwise.report.build import build, exhibits, page_of, read_subject
 from negwise.report.comparison import beside
 from negwise.report.page import library, script_json
@@ -83,6 +84,11 @@ def test_a_large_sweep_stays_small(tmp_path):
     text = page_of(subject, exhibits(subject))
     assert len(text.encode()) < MOST_BYTES
     assert all(len(exhibit.rows) < 6000 for exhibit in exhibits(subject))
+
+
+def test_a_sweep_counts_its_cells_not_its_arms(tmp_path):
+    found = answer(read_subject(write_sweep(tmp_path / "sweep", ("1", "4", "20"), seeds=2)))
+    assert {stat.label: stat.value for stat in found.stats}["cells trained"] == "6"
 
 
 def test_the_same_records_give_the_same_page(job, page):
@@ -244,10 +250,14 @@ def test_other_data_cannot_be_compared(tmp_path):
     write_run(tmp_path / "x", "1")
     write_run(tmp_path / "y", "4")
     both = [tmp_path / "x", tmp_path / "y"]
-    assert beside([read_subject(run) for run in both]).caveats == ()
+    alike = beside([read_subject(run) for run in both])
+    assert alike.caveats == ()
+    assert answer(alike).stats
     edit(tmp_path / "y/config.json", lambda config: config.update(data_digest="other"))
-    (caveat,) = beside([read_subject(run) for run in both]).caveats
+    other = beside([read_subject(run) for run in both])
+    (caveat,) = other.caveats
     assert "content hashes differ" in caveat
+    assert answer(other).stats == ()  # no highest score of what cannot be compared
 
 
 def test_a_log_of_another_framework(tmp_path, monkeypatch):

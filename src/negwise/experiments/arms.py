@@ -53,13 +53,14 @@ def arms_of(
     if own:
         check_ceiling(arm(schedule), ceiling)
     if estimate.verdict in ("vacuous", "inconsistent"):
-        notes.append(
-            f"The curves do not determine K ({estimate.verdict}), so K is measured instead: "
-            f"{', '.join(map(str, MEASURED))}, as far as there are negatives."
-        )
         tried = [arm(str(k), "K=1" if k == 1 else "extra") for k in MEASURED if k <= ceiling]
-        chosen = [arm(schedule, "schedule")] if own else [arm(_ruled(schedule, tried[-1].k), "schedule")]
-        return _distinct(chosen + (tried if compare else [])), tuple(notes)
+        chosen = arm(schedule if own else _ruled(schedule, tried[-1].k), "schedule")
+        said = f"The curves do not determine K ({estimate.verdict})"
+        if compare:
+            said += f", so it is measured instead: K = {', '.join(each.rule for each in tried)}."
+        else:
+            said += f", and nothing is compared: {chosen.rule} is {'what was asked for' if own else 'a guess'}."
+        return _distinct([chosen, *(tried if compare else [])]), (said,)
     best = float(estimate.k_int)
     if best > ceiling:
         notes.append(f"K* is {best:g}, but a row has at most {ceiling:g} negatives to draw: K = {ceiling:g} is used.")
@@ -73,18 +74,21 @@ def arms_of(
 
 def _doubtful(estimate: Estimate, best: float, ceiling: float, notes: list[str]) -> list[Arm]:
     """Arms that an uncertain estimate calls for."""
-    extra: list[float] = []
+    found: set[int] = set()
+
+    def also(why: str, *ks: float) -> None:
+        tried = {min(max(1, round(k)), math.floor(ceiling)) for k in ks} - {1, best}
+        if tried:
+            notes.append(f"{why} is tried too: K = {' and '.join(map(str, sorted(tried)))}.")
+        found.update(tried)
+
     if estimate.verdict == "capped" and estimate.interval is not None:
-        extra += list(estimate.interval)
-        notes.append("The size of K* is not pinned down, so both ends of its interval are tried too.")
+        also("The size of K* is not pinned down; what its interval ends at", *estimate.interval)
     elif estimate.verdict == "capped":
-        extra.append(math.sqrt(best))
-        notes.append("K* lies at the end of the search, so a K well inside is tried too.")
+        also("K* lies at the end of the search; what lies well inside", math.sqrt(best))
     if estimate.basis in ("lower bound", "unsettled"):
-        extra.append(MORE * best)
-        notes.append(f"The pilot had not converged, and K* is {BASIS[estimate.basis]}: {MORE} x K* is tried too.")
-    tried = sorted({min(max(1, round(k)), math.floor(ceiling)) for k in extra})
-    return [arm(str(k), "extra", True) for k in tried]
+        also(f"The pilot had not converged, and K* is {BASIS[estimate.basis]}; more", MORE * best)
+    return [arm(str(k), "extra", True) for k in sorted(found)]
 
 
 def check_ceiling(asked: Arm, ceiling: float) -> None:

@@ -15,7 +15,7 @@ import sys
 import tempfile
 from collections import deque
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
@@ -71,6 +71,7 @@ class Worker:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self.errors,
+            bufsize=0,
             env={**os.environ, "OMP_NUM_THREADS": str(threads)},
             start_new_session=True,  # Ctrl-C reaches whoever started it, who tells it once
         )
@@ -82,9 +83,10 @@ class Worker:
         return self.process.stdout
 
     def ask(self, request: dict[str, Any]) -> None:
+        """Send a request. A process that is dead by now shows it by the end of its answers."""
         assert self.process.stdin is not None
-        self.process.stdin.write(json.dumps(request).encode() + b"\n")
-        self.process.stdin.flush()
+        with suppress(BrokenPipeError):
+            self.process.stdin.write(json.dumps(request).encode() + b"\n")
 
     def answers(self) -> list[dict[str, Any]] | None:
         """What came since the last call; None once the process has ended."""
@@ -113,7 +115,7 @@ class Worker:
         self.process.terminate()
         try:
             self.process.wait(PATIENCE)
-        except subprocess.TimeoutExpired:
+        except (subprocess.TimeoutExpired, KeyboardInterrupt):
             self.process.kill()
             self.process.wait()
         for stream in (self.process.stdin, self.process.stdout, self.errors):
@@ -141,16 +143,15 @@ def work(cells: Iterable[Cell], *, jobs: int, threads: int, watch: Watch) -> Non
                     if (found := worker.answers()) is not None:
                         for answer in found:
                             _hear(worker, answer, watch)
-                        continue
+                        continue  # one that was stopped by somebody else is about to end, with its cell
                     selector.unregister(worker.stream)
                     workers.remove(worker)
                     if worker.cell is not None:
                         _bury(worker, deaths, waiting, watch)
                     worker.close()
         except KeyboardInterrupt:
-            watch.say("stopping: each run finishes its step and saves ...")
-            for worker in workers:
-                worker.process.terminate()
+            watch.say("stopping: each run finishes its step and saves. Ctrl-C again stops at once ...")
+            _stop(workers)
             raise Stopped("stopped; what was done is saved. Type the same command again to go on") from None
         finally:
             for worker in workers:
@@ -175,11 +176,32 @@ def ask_once(request: dict[str, Any], threads: int) -> dict[str, Any]:
 def error_of(folder: Path) -> str | None:
     """Why the cell of this folder failed, where it did."""
     path = folder / FAILED
+    if folder.exists() and not folder.is_dir():
+        return f"{folder} is a file, where the folder of a run should be. Move it away"
     return read_json(path)["error"] if path.exists() else None
 
 
+def failed_for_good(folder: Path) -> bool:
+    """Whether the cell of this folder failed by what was asked of it, so that trying again changes nothing."""
+    path = folder / FAILED
+    return path.exists() and bool(read_json(path).get("wrong"))
+
+
+def _stop(workers: list[Worker]) -> None:
+    """Let every worker finish its step and save; where Ctrl-C comes once more, do not wait."""
+    for worker in workers:
+        worker.process.terminate()
+    try:
+        for worker in workers:
+            worker.process.wait(PATIENCE)
+    except (KeyboardInterrupt, subprocess.TimeoutExpired):
+        for worker in workers:
+            worker.process.kill()
+
+
 def _give(worker: Worker, cell: Cell, watch: Watch) -> None:
-    (cell.folder / FAILED).unlink(missing_ok=True)
+    with suppress(OSError):  # what is wrong with the folder, the worker will say
+        (cell.folder / FAILED).unlink(missing_ok=True)
     worker.cell = cell
     watch.began(cell)
     worker.ask(cell.request())
@@ -191,9 +213,11 @@ def _hear(worker: Worker, answer: dict[str, Any], watch: Watch) -> None:
     if "step" in answer:
         watch.news(cell, answer)
         return
+    if "stopped" in answer:
+        return
     worker.cell = None
     if "failed" in answer:
-        _fail(cell, answer["failed"], watch, answer.get("trace"))
+        _fail(cell, answer["failed"], watch, answer.get("trace"), wrong=answer["wrong"])
     else:
         watch.ended(cell, None)
 
@@ -210,8 +234,10 @@ def _bury(worker: Worker, deaths: dict[Path, int], waiting: deque[Cell], watch: 
         _fail(cell, f"{words}, {DEATHS} times", watch)
 
 
-def _fail(cell: Cell, error: str, watch: Watch, trace: str | None = None) -> None:
-    write_atomically(cell.folder / FAILED, json.dumps({"error": error, "trace": trace}, indent=1) + "\n")
+def _fail(cell: Cell, error: str, watch: Watch, trace: str | None = None, *, wrong: bool = False) -> None:
+    body = {"error": error, "wrong": wrong, "trace": trace}
+    with suppress(OSError):  # a full disk is why it failed; it is said, if it cannot be written
+        write_atomically(cell.folder / FAILED, json.dumps(body, indent=1) + "\n")
     watch.ended(cell, error)
 
 

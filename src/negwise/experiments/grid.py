@@ -1,8 +1,9 @@
 """Arms times learning rates times seeds, as cells in folders.
 
 The learning rate of an arm is chosen on the first seed, by validation AUC, from the same values for every arm. The run
-that won is the arm's first seed; nothing is trained twice. Folders: ``tuning/<arm>/lr-<rate>/``,
-``arms/<arm>/seed-<n>/``.
+that won is the arm's first seed; nothing is trained twice. A rate that cannot be trained (its loss is no number) is
+out; one whose process died, or whose disk was full, is open, and so is the choice, until the same command tries it
+again. Folders: ``tuning/<arm>/lr-<rate>/``, ``arms/<arm>/seed-<n>/``.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from negwise.experiments.arms import Arm
-from negwise.experiments.crew import Cell, Watch, error_of, work
+from negwise.experiments.crew import Cell, Watch, error_of, failed_for_good, work
 from negwise.experiments.training import Training
 from negwise.train.folder import RESULT, read_json, write_json
 
@@ -52,13 +53,21 @@ class Grid:
         path = self.out / "tuning" / arm.folder / CHOICE
         return read_json(path) if path.exists() else None
 
+    def tried(self, arm: Arm) -> list[dict[str, Any]]:
+        """What became of each learning rate, as far as it got; nothing before the first of them ended."""
+        choice = self.choice(arm)
+        if choice is not None:
+            return list(choice["tried"])
+        found = [_tried(self, cell) for cell in self.tuning(arm)]
+        return found if any(row["state"] != "waiting" for row in found) else []
+
     def folder(self, arm: Arm, seed: int) -> Path:
         return self.out / "arms" / arm.folder / f"seed-{seed}"
 
     def cells(self, arm: Arm) -> list[Cell]:
         """One cell for each seed, once the learning rate is chosen."""
         choice = self.choice(arm)
-        if choice is None or choice["learning_rate"] is None:
+        if choice is None:
             return []
         return [self.cell(arm, choice["learning_rate"], seed, self.folder(arm, seed)) for seed in self.seeds]
 
@@ -66,20 +75,20 @@ class Grid:
 def run_grid(grid: Grid, *, jobs: int, threads: int, watching: MakeWatch) -> None:
     """Tune where there is something to tune, then train every seed. What is done already stays done."""
     tuning = [cell for arm in grid.arms if grid.choice(arm) is None for cell in grid.tuning(arm)]
-    _work(tuning, jobs, threads, watching)
+    work_on(tuning, jobs, threads, watching)
     for arm in grid.arms:
-        _settle(grid, arm)
-    _work([cell for arm in grid.arms for cell in grid.cells(arm)], jobs, threads, watching)
+        settle(grid, arm)
+    work_on([cell for arm in grid.arms for cell in grid.cells(arm)], jobs, threads, watching)
 
 
-def _work(cells: list[Cell], jobs: int, threads: int, watching: MakeWatch) -> None:
+def work_on(cells: list[Cell], jobs: int, threads: int, watching: MakeWatch) -> None:
     left = [cell for cell in cells if not (cell.folder / RESULT).exists()]
     if left:
         with watching(left) as watch:
             work(left, jobs=jobs, threads=threads, watch=watch)
 
 
-def _settle(grid: Grid, arm: Arm) -> None:
+def settle(grid: Grid, arm: Arm) -> None:
     """Choose the learning rate, write that down, then move the run that won; the same again where it was killed."""
     tried = grid.tuning(arm)
     if not tried:
@@ -87,7 +96,10 @@ def _settle(grid: Grid, arm: Arm) -> None:
     if grid.choice(arm) is None:
         found = [_tried(grid, cell) for cell in tried]
         done = [row for row in found if row["val_auc"] is not None]
-        best = max(done, key=lambda row: row["val_auc"])["learning_rate"] if done else None
+        is_open = [row for row, cell in zip(found, tried, strict=True) if _is_open(row, cell)]
+        if not done or is_open:
+            return
+        best = max(done, key=lambda row: row["val_auc"])["learning_rate"]
         write_json(tried[0].folder.parent / CHOICE, {"learning_rate": best, "tried": found})
     choice = grid.choice(arm)
     assert choice is not None
@@ -98,14 +110,19 @@ def _settle(grid: Grid, arm: Arm) -> None:
         won[0].replace(home)
 
 
+def _is_open(row: dict[str, Any], cell: Cell) -> bool:
+    return row["state"] != "done" and not failed_for_good(cell.folder)
+
+
 def _tried(grid: Grid, cell: Cell) -> dict[str, Any]:
     done = (cell.folder / RESULT).exists()
     result = read_json(cell.folder / RESULT) if done else None
+    error = None if done else error_of(cell.folder)
     return {
         "learning_rate": cell.training["learning_rate"],
         "run": cell.folder.relative_to(grid.out).as_posix(),
-        "state": "done" if done else "failed",
+        "state": "done" if done else "waiting" if error is None else "failed",
         "val_auc": result["best"]["auc"] if result and result["best"] else None,
         "seconds": result["seconds"] if result else None,
-        "error": error_of(cell.folder),
+        "error": error,
     }

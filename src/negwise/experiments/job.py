@@ -10,18 +10,20 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from negwise.errors import InputError, MissingExtra, NegwiseError
-from negwise.experiments.arms import SCHEDULES, Arm, arm, arms_of, check_ceiling
+from negwise.errors import InputError, NegwiseError
+from negwise.experiments.arms import SCHEDULES, Arm, arm, arms_of
 from negwise.experiments.crew import Cell, error_of, work
 from negwise.experiments.grid import Grid, run_grid
 from negwise.experiments.pilot import estimate_of, judge
-from negwise.experiments.plan import EVALUATIONS, FEWEST, START, fitting, run_seconds, seconds_of
+from negwise.experiments.plan import EVALUATIONS, FEWEST, START, Pace, fitting, run_seconds, seconds_of, seen_in
 from negwise.experiments.results import caveats_of, results_of
-from negwise.experiments.setup import SetUp, Tell, held, set_up
+from negwise.experiments.setup import SetUp, Tell, check, held, minutes, set_up
 from negwise.experiments.training import Training
 from negwise.experiments.watching import watch_for
 from negwise.records import read_run
+from negwise.schedule import rule_from_text
 from negwise.theory.estimate import Estimate
+from negwise.theory.reliability import MAX_K
 from negwise.train.folder import RESULT, read_json, write_json
 
 ESTIMATE, RESULTS, REPORT = "estimate.json", "results.json", "report.html"
@@ -78,21 +80,21 @@ class Sweep:
 
 def run(job: Job, out: str | Path, *, jobs: int | None = None, tell: Tell = print) -> dict[str, Any]:
     """Do the whole job in the folder ``out``; returns what ``results.json`` has."""
-    folder = Path(out)
-    if job.schedule not in SCHEDULES:
-        arm(job.schedule)
-    _check_seeds(job.seeds)
-    cells = (3 if job.compare else 1) * (len(RATES) + job.seeds - 1)
+    folder, request = Path(out), asdict(job)
+    check(request)
+    asked = () if job.schedule in SCHEDULES else (arm(job.schedule),)
+    each = len(RATES) + job.seeds - 1
+    usual = 1 if not job.compare else 2 if job.schedule == "fixed" else 3
     with held(folder):
-        made = set_up(folder, asdict(job), kind="run", cells=cells, pilot=True, jobs=jobs, tell=tell)
-        if job.schedule not in SCHEDULES:
-            check_ceiling(arm(job.schedule), made.ceiling)
+        made = set_up(folder, request, kind="run", cells=usual * each, pilot=True, asked=asked, jobs=jobs, tell=tell)
         found, pilot = _pilot(folder, made, job.lam, tell)
         arms, notes = arms_of(found, job.schedule, made.ceiling, compare=job.compare)
-        each = len(RATES) + job.seeds - 1
-        arms, steps, dropped = _within_budget(arms, each, made, job, pilot["seconds"])
+        arms, steps, dropped = _within_budget(arms, each, made, job, pilot)
         for note in (*notes, *dropped):
             tell(note)
+        runs = each * len(arms)
+        about = minutes(run_seconds(_pace(made, pilot), runs, made.jobs, steps))
+        tell(f"Training: K = {', '.join(one.rule for one in arms)}; {runs} runs of {steps} steps; about {about}.")
         rates = tuple(float(f"{scale * made.rate:.3g}") for scale in RATES)
         base = with_steps(made.training, steps)
         grid = Grid(folder, tuple(arms), base, rates, tuple(range(job.seeds)))
@@ -103,32 +105,26 @@ def sweep(asked: Sweep, out: str | Path, *, jobs: int | None = None, tell: Tell 
     """Train a grid in the folder ``out``; returns what ``results.json`` has."""
     folder = Path(out)
     arms = tuple(arm(rule) for rule in asked.k)
-    if not arms or len({each.rule for each in arms}) < len(arms):
+    if not arms or len({rule_from_text(each.rule) for each in arms}) < len(arms):
         raise InputError(f"k: got {', '.join(asked.k) or 'nothing'}, expected one or more rules, each once.")
-    _check_seeds(asked.seeds)
+    request = asdict(asked)
+    check(request)
     rates = asked.learning_rate if isinstance(asked.learning_rate, tuple) else None
     cells = len(arms) * (asked.seeds - 1 + len(rates or (1,)))
     with held(folder):
-        made = set_up(folder, asdict(asked), kind="sweep", cells=cells, pilot=False, jobs=jobs, tell=tell)
-        for each in arms:
-            check_ceiling(each, made.ceiling)
+        made = set_up(folder, request, kind="sweep", cells=cells, pilot=False, asked=arms, jobs=jobs, tell=tell)
         base = with_steps(made.training, made.plan.steps)
         grid = Grid(folder, arms, base, rates or (made.rate,), tuple(range(asked.seeds)))
         return _train_and_show(grid, made, "sweep", None, None, (), tell)
 
 
-def _check_seeds(seeds: int) -> None:
-    if seeds < 1:
-        raise InputError(f"seeds: got {seeds}, expected 1 or more.")
-
-
 def with_steps(training: Training, steps: int) -> Training:
     """``training`` for so many steps, evaluated a few times on the way."""
-    return replace(training, steps=steps, eval_every=max(1, steps // EVALUATIONS), judge_training=False)
+    return replace(training, steps=steps, eval_every=-(-steps // EVALUATIONS), judge_training=False)
 
 
 def _within_budget(
-    arms: list[Arm], each: int, made: SetUp, job: Job, pilot_seconds: float
+    arms: list[Arm], each: int, made: SetUp, job: Job, pilot: dict[str, Any]
 ) -> tuple[list[Arm], int, tuple[str, ...]]:
     """The arms and the steps of each that what is left of the budget has room for; ``each`` arm takes so many runs.
 
@@ -136,21 +132,26 @@ def _within_budget(
     """
     if job.budget is None:
         return arms, made.plan.steps, ()
-    left = seconds_of(job.budget) - made.spent - pilot_seconds - START
+    left = seconds_of(job.budget) - made.spent - pilot["seconds"] - START
+    pace, jobs = _pace(made, pilot), made.plan.jobs
     usual = [each_arm for each_arm in arms if each_arm.role != "extra"]
-    steps = job.steps or fitting(made.pace, each * len(arms), made.jobs, left)
-    need = run_seconds(made.pace, each * len(arms), made.jobs, max(steps, FEWEST))
+    steps = job.steps or max(FEWEST, fitting(pace, each * len(arms), jobs, left))
+    need = run_seconds(pace, each * len(arms), jobs, steps)
     if need <= left or len(usual) == len(arms):
-        return arms, max(steps, FEWEST), ()
-    steps = job.steps or max(FEWEST, fitting(made.pace, each * len(usual), made.jobs, left))
+        return arms, steps, ()
+    steps = job.steps or max(FEWEST, fitting(pace, each * len(usual), jobs, left))
     left_out = ", ".join(each_arm.rule for each_arm in arms if each_arm.role == "extra")
     return usual, steps, (f"The budget has no room for K = {left_out}, which this estimate would call for.",)
+
+
+def _pace(made: SetUp, pilot: dict[str, Any]) -> Pace:
+    return seen_in(made.pace, made.plan, pilot["steps"], pilot["seconds"])
 
 
 def _pilot(folder: Path, made: SetUp, lam: float, tell: Tell) -> tuple[Estimate, dict[str, Any]]:
     """Train with K = 1 until the curves say enough, and estimate."""
     where = folder / "pilot" / "seed-0"
-    rules = {"lam": lam, "max_k": made.ceiling}
+    rules = {"lam": lam, "max_k": min(made.ceiling, MAX_K)}
     plan = made.plan
     training = replace(
         made.training, k="1", learning_rate=made.rate, steps=plan.pilot_steps, eval_every=plan.pilot_eval_every
@@ -206,6 +207,6 @@ def _train_and_show(
         from negwise.report.build import build
 
         tell(f"Report: {build([grid.out])}")
-    except MissingExtra as error:
+    except NegwiseError as error:  # what was trained stands, and is shown
         tell(f"No report was made: {error}. Then type: negwise report {grid.out}")
     return results

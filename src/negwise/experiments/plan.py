@@ -33,12 +33,14 @@ class Pace:
 
 @dataclass(frozen=True)
 class Plan:
-    """Steps of the pilot at most and between its evaluations, steps of every other run, and seconds for all of it."""
+    """Steps of the pilot at most and between its evaluations, steps of every other run, seconds for all of it, and
+    the runs at a time that this counts on."""
 
     pilot_steps: int
     pilot_eval_every: int
     steps: int
     seconds: float
+    jobs: int
 
 
 def seconds_of(text: str) -> float:
@@ -53,12 +55,17 @@ def seconds_of(text: str) -> float:
 
 
 def spread(jobs: int | None, device: str, cells: int) -> tuple[int, int]:
-    """How many runs at a time, and threads of each: on a CPU one run a core; on a GPU one unless asked."""
+    """How many runs at a time, and threads of each: on a CPU one run a core; on a GPU one unless asked.
+
+    OMP_NUM_THREADS, where it is set, bounds the threads of a run: other work shares this machine then.
+    """
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     if jobs is not None and jobs < 1:
         raise InputError(f"jobs: got {jobs}, expected 1 or more.")
     side_by_side = jobs or (1 if device == "cuda" else min(cores, cells))
-    return side_by_side, max(1, cores // side_by_side)
+    bound = os.environ.get("OMP_NUM_THREADS", "")
+    most = int(bound) if bound.isdecimal() and int(bound) else cores
+    return side_by_side, max(1, min(most, cores // side_by_side))
 
 
 def make_plan(
@@ -66,20 +73,17 @@ def make_plan(
 ) -> Plan:
     """Steps as asked for, or as many as the budget has room for.
 
-    The pilot may take 30% of the budget; the rest is shared by ``cells`` runs of the same length, ``jobs`` at a time.
+    The pilot may take 30% of the budget, or what the shortest one needs where that is more and the runs have room left;
+    the rest is shared by ``cells`` runs of the same length, ``jobs`` at a time.
     Without a budget the pilot may take twice the steps of a run, should its training AUC still rise.
     """
     if budget is None:
         length = steps or STEPS
         most = 2 * length
     else:
-        first = PILOT_SHARE * budget if pilot else 0.0
-        most = max(0, int(((first - START) / SLOWER - _pilot_evaluations(pace)) / pace.step))
-        length = steps or fitting(pace, cells, jobs, budget - first)
-        need = run_seconds(pace, cells, jobs, steps or FEWEST) / (1 - PILOT_SHARE if pilot else 1)
-        if pilot:
-            shortest = SLOWER * (FEWEST * pace.step + _pilot_evaluations(pace)) + START
-            need = max(need, shortest / PILOT_SHARE)
+        runs = run_seconds(pace, cells, jobs, steps or FEWEST)
+        shortest = SLOWER * (FEWEST * pace.step + _pilot_evaluations(pace)) + START if pilot else 0.0
+        need = shortest + runs
         if budget < need:
             what = f"{cells} runs{' and a pilot' if pilot else ''} of {steps or FEWEST} steps"
             raise InputError(
@@ -87,11 +91,14 @@ def make_plan(
                 f"{pace.pilot_evaluation:.2g} s an evaluation of the pilot). Ask for more time, shorten evaluations "
                 "with --queries, or train one arm only with --no-compare."
             )
+        first = min(max(PILOT_SHARE * budget, shortest), budget - runs) if pilot else 0.0
+        length = steps or max(FEWEST, fitting(pace, cells, jobs, budget - first))
+        most = max(FEWEST, _pilot_fitting(pace, length, first))
     likely = min(most, length)
     seconds = run_seconds(pace, cells, jobs, length)
     if pilot:
         seconds += SLOWER * (likely * pace.step + _pilot_evaluations(pace)) + START
-    return Plan(most, max(1, likely // PILOT_EVALUATIONS), length, round(seconds, 1))
+    return Plan(most, _every(likely), length, round(seconds, 1), jobs)
 
 
 def fitting(pace: Pace, cells: int, jobs: int, seconds: float) -> int:
@@ -103,6 +110,28 @@ def fitting(pace: Pace, cells: int, jobs: int, seconds: float) -> int:
 def run_seconds(pace: Pace, cells: int, jobs: int, steps: int) -> float:
     """How long ``cells`` runs of ``steps`` steps take, ``jobs`` at a time."""
     return -(-cells // jobs) * SLOWER * (steps * pace.step + _evaluations(pace)) + START
+
+
+def seen_in(pace: Pace, plan: Plan, steps: int, seconds: float) -> Pace:
+    """``pace``, slowed down where the pilot, whose ``steps`` took ``seconds``, was slower than that."""
+    evaluations = steps // plan.pilot_eval_every + 1
+    expected = steps * pace.step + evaluations * pace.pilot_evaluation + pace.evaluation
+    slower = max(1.0, seconds / (SLOWER * expected))
+    return Pace(pace.step * slower, pace.evaluation * slower, pace.pilot_evaluation * slower)
+
+
+def _pilot_fitting(pace: Pace, length: int, seconds: float) -> int:
+    """Steps of a pilot that ``seconds`` have room for; beyond ``length`` it is evaluated as often as before."""
+    room = (seconds - START) / SLOWER - pace.evaluation - pace.pilot_evaluation
+    most = max(0, int((room - PILOT_EVALUATIONS * pace.pilot_evaluation) / pace.step))
+    if most <= length:
+        return most
+    return max(length, int((room - pace.pilot_evaluation) / (pace.step + pace.pilot_evaluation / _every(length))))
+
+
+def _every(steps: int) -> int:
+    """Steps between evaluations of a pilot that is likely to take ``steps``."""
+    return -(-steps // PILOT_EVALUATIONS)
 
 
 def _evaluations(pace: Pace) -> float:

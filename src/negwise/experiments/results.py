@@ -58,8 +58,9 @@ def mean_of(arm: Mapping[str, Any], metric: str, split: str = "test") -> tuple[f
 
 
 def _arm(grid: Grid, arm: Arm) -> dict[str, Any]:
-    choice = grid.choice(arm)
-    nothing = choice is not None and choice["learning_rate"] is None
+    choice, tried = grid.choice(arm), grid.tried(arm)
+    failed = [f"learning rate {row['learning_rate']:g} failed: {row['error']}" for row in tried if row["error"]]
+    unsettled = "; ".join(failed) if choice is None and failed else None
     return {
         "name": arm.rule,
         "rule": arm.rule,
@@ -67,15 +68,16 @@ def _arm(grid: Grid, arm: Arm) -> dict[str, Any]:
         "role": arm.role,
         "uses_pilot": arm.uses_pilot,
         "learning_rate": None if choice is None else choice["learning_rate"],
-        "tuning": [] if choice is None else choice["tried"],
-        "seeds": [_seed(grid, arm, seed, nothing) for seed in grid.seeds],
+        "tuning": tried,
+        "seeds": [_seed(grid, arm, seed, unsettled) for seed in grid.seeds],
     }
 
 
-def _seed(grid: Grid, arm: Arm, seed: int, nothing: bool) -> dict[str, Any]:
+def _seed(grid: Grid, arm: Arm, seed: int, unsettled: str | None) -> dict[str, Any]:
+    """One seed of an arm; ``unsettled`` says why the arm has no learning rate, where that is so."""
     folder = grid.folder(arm, seed)
     result = read_json(folder / RESULT) if (folder / RESULT).exists() else None
-    error = "no learning rate could be trained; see tuning" if nothing else error_of(folder)
+    error = None if result is not None else unsettled or error_of(folder)
     state = "done" if result is not None else "waiting" if error is None else "failed"
     found: dict[str, Any] = {"seed": seed, "run": _name(folder, grid.out), "state": state, "error": error}
     if result is None:
@@ -126,13 +128,19 @@ def caveats_of(results: Mapping[str, Any], estimate: Estimate | None) -> list[st
     found = []
     if seeds == 1:
         found.append("One seed: differences between arms have no error bar. Pass --seeds 5 for one.")
-    elif seeds < FEW:
+    elif 0 < seeds < FEW:
         found.append(f"{seeds} seeds: the intervals are wide, and a claim about quality wants {FEW}.")
     failed = [
         f"{arm['name']} seed {seed['seed']}" for arm in arms for seed in arm["seeds"] if seed["state"] == "failed"
     ]
     if failed:
         found.append(f"Failed: {', '.join(failed)}. The same command again tries them once more.")
+    found += [
+        f"Learning rate {row['learning_rate']:g} could not be trained for {arm['name']}: {row['error']}"
+        for arm in arms
+        for row in arm["tuning"]
+        if row.get("error") and arm["learning_rate"] is not None
+    ]
     edges = [arm["name"] for arm in arms if len(arm["tuning"]) > 1 and _at_edge(arm)]
     if edges:
         found.append(

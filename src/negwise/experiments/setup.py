@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import platform
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from importlib.metadata import PackageNotFoundError, version
@@ -18,16 +19,20 @@ import negwise
 from negwise.data import inspect
 from negwise.data.report import DataReport
 from negwise.errors import InputError, NegwiseError
+from negwise.experiments.arms import Arm, check_ceiling
 from negwise.experiments.crew import ask_once
 from negwise.experiments.plan import Pace, Plan, make_plan, seconds_of, spread
 from negwise.experiments.presets import Preset, preset
 from negwise.experiments.training import Training
+from negwise.theory.effectiveness import check_lam
 from negwise.train.folder import changes, read_json, write_json
 
 JOB, LOCK = "job.json", ".lock"
 TIMED_STEPS, TIMED_K = 8, 20
 SHARED = ("columns", "batch_size", "split", "pool", "queries", "skip_bad", "precision")
 """What a request says of every run in it; None leaves it to the preset."""
+PARTS = frozenset(("kind", "request", "data", "machine", "plan"))
+"""What ``job.json`` has at least."""
 PACKAGES = ("numpy", "scipy", "torch", "lightning-fabric", "pyarrow", "numba", "altair")
 
 Tell = Callable[[str], None]
@@ -51,10 +56,36 @@ class SetUp:
     threads: int
 
 
+def check(request: dict[str, Any]) -> None:
+    """Refuse at once what no data and no machine could make right."""
+    for name in ("steps", "seeds", "batch_size", "pool"):
+        if request[name] is not None and request[name] < 1:
+            raise InputError(f"{name}: got {request[name]}, expected 1 or more.")
+    rate = request["learning_rate"]
+    rates = rate if isinstance(rate, tuple) else () if rate is None else (rate,)
+    for each in rates:
+        if not 0 < each < math.inf:
+            raise InputError(f"learning_rate: got {each:g}, expected a number above 0, as 1e-3.")
+    if len({f"{each:g}" for each in rates}) < len(rates):
+        raise InputError(f"learning_rate: got {', '.join(f'{each:g}' for each in rates)}, expected each once.")
+    if request.get("lam") is not None:
+        check_lam(request["lam"])
+    if request.get("budget") is not None:
+        seconds_of(request["budget"])
+
+
 def set_up(
-    folder: Path, request: dict[str, Any], *, kind: str, cells: int, pilot: bool, jobs: int | None, tell: Tell
+    folder: Path,
+    request: dict[str, Any],
+    *,
+    kind: str,
+    cells: int,
+    pilot: bool,
+    asked: Sequence[Arm],
+    jobs: int | None,
+    tell: Tell,
 ) -> SetUp:
-    """Look at the data and plan, or take up the plan that ``folder`` has."""
+    """Look at the data and plan, or take up the plan that ``folder`` has. ``asked``: arms whose K was named."""
     began = time.monotonic()
     report = inspect(request["data"], columns=request["columns"], skip_bad=request["skip_bad"])
     if report.negatives.most < 1:
@@ -63,11 +94,19 @@ def set_up(
             "to tell it from. More users, items or texts are needed."
         )
     tell(report.headline())
-    device = _device(request["device"])
+    found = _resume(folder, request, kind, report) if (folder / JOB).exists() else None
+    device = device_of(request["device"]) if found is None else str(found["machine"]["device"])
     chosen = preset(report, request["model"], device)
     side_by_side, threads = spread(jobs, device, cells)
-    if (folder / JOB).exists():
-        found = _resume(folder, request, kind, report)
+    ceiling = _ceiling(request, chosen, report)
+    for each in asked:
+        check_ceiling(each, ceiling)
+    if pilot and ceiling < 2:
+        raise InputError(
+            f"{request['data']}: no row has more than 1 negative to draw ({report.negatives.source}), so K = 1 is all "
+            "there is, and there is nothing to estimate. Type: negwise train --k 1"
+        )
+    if found is not None:
         plan, pace = Plan(**found["plan"]["length"]), Pace(**found["plan"]["pace"])
         threads, spent = int(found["plan"]["threads"]), float(found["plan"]["spent"])
         tell(f"{folder} has this job: going on with what is left of it.")
@@ -88,8 +127,8 @@ def set_up(
         body = {
             "kind": kind,
             "negwise": negwise.__version__,
-            "versions": _versions(),
-            "machine": _machine(device),
+            "versions": versions(),
+            "machine": machine(device),
             "request": request,
             "data": report.to_dict(),
             "plan": {
@@ -104,10 +143,13 @@ def set_up(
         write_json(folder / JOB, body)
     training, rate = _training(request, chosen, device, threads)
     tell(_said(chosen, plan, cells, pilot, side_by_side, device))
-    ceiling = float(report.negatives.most)
-    if chosen.task == "pairs":
-        ceiling = min(ceiling, float(training.pool))
     return SetUp(training, rate, chosen.top_n, ceiling, pace, plan, spent, side_by_side, threads)
+
+
+def _ceiling(request: dict[str, Any], chosen: Preset, report: DataReport) -> float:
+    """The most negatives that a row can have."""
+    most = float(report.negatives.most)
+    return min(most, float(request["pool"] or Training.pool)) if chosen.task == "pairs" else most
 
 
 @contextmanager
@@ -139,6 +181,9 @@ def _can_write(folder: Path) -> None:
 
 def _resume(folder: Path, request: dict[str, Any], kind: str, report: DataReport) -> dict[str, Any]:
     found = read_json(folder / JOB)
+    lacks = PARTS.difference(found if isinstance(found, dict) else ())
+    if lacks:
+        raise InputError(f"{folder / JOB}: no {min(lacks)!r} in it. Restore it, or choose another folder with --out.")
     if found["kind"] != kind:
         raise InputError(f"{folder} has a {found['kind']}, not a {kind}. Choose another folder with --out.")
     if found["data"]["digest"] != report.digest:
@@ -175,28 +220,28 @@ def _said(chosen: Preset, plan: Plan, cells: int, pilot: bool, jobs: int, device
     many = "1 run" if cells == 1 else f"{cells} runs"
     return (
         f"Plan: {chosen.model} on {device}; {first}{many} of {plan.steps} steps, {jobs} at a time; "
-        f"about {_minutes(plan.seconds)}. {chosen.note}"
+        f"about {minutes(plan.seconds)}. {chosen.note}"
     )
 
 
-def _minutes(seconds: float) -> str:
+def minutes(seconds: float) -> str:
     if seconds < 120:
         return f"{seconds:.0f} s"
     return f"{seconds / 60:.0f} minutes" if seconds < 7200 else f"{seconds / 3600:.1f} hours"
 
 
-def _device(asked: str) -> str:
+def device_of(asked: str) -> str:
     if asked == "auto":
         return "cuda" if torch.cuda.is_available() else "cpu"
     return asked
 
 
-def _machine(device: str) -> dict[str, Any]:
+def machine(device: str) -> dict[str, Any]:
     name = torch.cuda.get_device_name() if device == "cuda" else f"{platform.machine()}, {platform.system()}"
     return {"device": device, "name": name, "python": platform.python_version()}
 
 
-def _versions() -> dict[str, str]:
+def versions() -> dict[str, str]:
     found = {"python": platform.python_version()}
     for package in PACKAGES:
         try:

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from negwise import data as sources
-from negwise.data import Lengths, Ragged, Task
+from negwise.data import Lengths, Ragged, Shares, Task
 from negwise.errors import InputError
 from negwise.models import PAPER, build, load_vectors
 from negwise.models.settings import BERT4REC_PLACES
@@ -42,7 +42,9 @@ class Training:
     ``data`` is a path, or an embedded default: ``docs`` (text pairs) or ``clicks`` (impressions). ``columns`` says
     which column plays a role where names do not, as ``{"user": "customer"}``. ``pool`` candidates a step serve models
     that encode text, so that K costs no more encodings. ``title_words``, ``body_words`` and ``history`` say how much of
-    a text and of a user the model sees; ``settings`` are arguments of the model, as ``{"hidden": 128}``. ``queries``
+    a text and of a user the model sees; ``settings`` are arguments of the model, as ``{"hidden": 128}``, and ``world``
+    those of the simulated clicks. With ``folds`` users or groups are dealt into so many parts, and the test split is
+    the part number ``seed`` modulo ``folds``: seeds then differ in who is held out, too. ``queries``
     bounds each evaluation; without ``judge_training`` the training AUC, which only an estimate needs, is left out.
     """
 
@@ -56,11 +58,13 @@ class Training:
     learning_rate: float | None = None
     seed: int = 0
     split: str | None = None
+    folds: int | None = None
     pool: int = 512
     title_words: int = Lengths.title
     body_words: int = Lengths.body
     history: int | None = None
     settings: dict[str, Any] = field(default_factory=dict)
+    world: dict[str, Any] = field(default_factory=dict)
     vectors: str | None = None
     queries: int | None = None
     judge_training: bool = True
@@ -111,9 +115,11 @@ def fit_parts(
 ) -> dict[str, Any]:
     """`train` with parts that are made, judged on ``splits``."""
     paper = PAPER[training.model]
-    batch_size = training.batch_size or paper.batch_size
+    batch_size = paper.batch_size if training.batch_size is None else training.batch_size
     epochs = paper.epochs if training.epochs is None else training.epochs
-    steps = training.steps or epochs * Order(len(parts.examples), batch_size, training.seed).steps_per_epoch
+    steps = training.steps
+    if steps is None:
+        steps = epochs * Order(len(parts.examples), batch_size, training.seed).steps_per_epoch
     rate = paper.learning_rate if training.learning_rate is None else training.learning_rate
     settings = Settings(
         steps=steps,
@@ -211,11 +217,21 @@ def make_task(training: Training) -> Task:
     if training.data == "clicks":
         if name != "impressions":
             raise InputError(f"clicks: a simulated world of impressions, but {training.model} learns from {name}.")
-        return sources.clicks().task(split=training.split or "user", history=training.history or Lengths().history)
+        world = sources.clicks(**training.world)
+        history = training.history or Lengths().history
+        return world.task(split=training.split or "user", shares=_shares(training), history=history)
+    if training.world:
+        raise InputError(f"world: got {training.world}, but {training.data} is no simulated world. Leave it out.")
     source = sources.read(training.data, columns=training.columns, skip_bad=training.skip_bad)
     history = training.history or (BERT4REC_PLACES if name == "sequences" else Lengths().history)
     lengths = Lengths(training.title_words, training.body_words, history)
-    return sources.prepare(source, task=name, split=training.split, lengths=lengths)
+    return sources.prepare(source, task=name, split=training.split, shares=_shares(training), lengths=lengths)
+
+
+def _shares(training: Training) -> Shares:
+    if training.folds is None:
+        return Shares()
+    return Shares(folds=training.folds, fold=training.seed % max(training.folds, 1))
 
 
 def make_sampler(task: Task, pool: int) -> Sampler:

@@ -27,7 +27,8 @@ class Lines(Watch):
     def __init__(self, cells: Sequence[Cell], stream: TextIO) -> None:
         self.cells, self.stream = cells, stream
         self.done, self.at = 0, {cell.folder: 0 for cell in cells}
-        self.began_at = self.last = time.monotonic()
+        self.last = time.monotonic()
+        self.first: tuple[float, int] | None = None  # when the first step was told of, and how many there were then
 
     def __enter__(self) -> Self:
         return self
@@ -40,11 +41,20 @@ class Lines(Watch):
     def news(self, cell: Cell, record: dict[str, Any]) -> None:
         self.at[cell.folder] = record["step"]
         now = time.monotonic()
+        if self.first is None:
+            self.first = now, sum(self.at.values())
         if now - self.last >= SECONDS_BETWEEN_LINES:
             self.last = now
-            rate = sum(self.at.values()) / (now - self.began_at)
-            left = (sum(each.steps for each in self.cells) - sum(self.at.values())) / max(rate, 1e-9)
-            self.say(f"{cell.name}: step {record['step']}/{cell.steps}  {_figures(record)}  about {left:.0f} s left")
+            self.say(f"{cell.name}: step {record['step']}/{cell.steps}  {_figures(record)}{self._left(now)}")
+
+    def _left(self, now: float) -> str:
+        """The time left, from the steps since the first news: starting up, and what was there before, tell nothing."""
+        began, before = self.first or (now, 0)
+        steps = sum(self.at.values())
+        if steps == before or now == began:
+            return ""
+        left = (sum(cell.steps for cell in self.cells) - steps) * (now - began) / (steps - before)
+        return f"  about {left:.0f} s left"
 
     def ended(self, cell: Cell, error: str | None) -> None:
         self.done, self.at[cell.folder] = self.done + 1, cell.steps

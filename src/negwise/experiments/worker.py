@@ -63,22 +63,16 @@ def main() -> None:
             out.write(json.dumps(message) + "\n")
             out.flush()
 
-    requests: queue.Queue[Message | None] = queue.Queue()
-    busy = threading.Event()
+    requests: queue.Queue[Message] = queue.Queue()
 
     def listen() -> None:
         for line in sys.stdin:
             requests.put(json.loads(line))
-        if busy.is_set():
-            os._exit(ORPHANED)
-        requests.put(None)
+        os._exit(ORPHANED)  # even where a request waits: whoever sent it is no more
 
     threading.Thread(target=listen, daemon=True).start()
-    while (request := requests.get()) is not None:
-        busy.set()
-        if not _do(request, answer):
-            return
-        busy.clear()
+    while _do(requests.get(), answer):
+        pass
 
 
 def _do(request: Message, answer: Answer) -> bool:

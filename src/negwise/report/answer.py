@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from negwise.report.comparison import OTHER_DATA
 from negwise.report.subject import Arm, Difference, Mean, Subject
 from negwise.report.words import VERDICTS, count, metric_name, seconds, signed
 from negwise.theory.estimate import Estimate
@@ -90,7 +91,8 @@ def _sweep(subject: Subject) -> tuple[str, str, list[Stat]]:
     headline = f"{_called(first)} is best on validation AUC." if first is not None else "No validation scores."
     lead = f"{_about(subject)} Best of {done}, chosen on validation, shown on test."
     total = sum(trial.seconds or 0.0 for arm in subject.arms for trial in arm.trials)
-    return headline, lead, [*stats, Stat("cells trained", f"{done}", note=f"{seconds(total)} in all")]
+    cells = sum(len(arm.done) for arm in subject.arms)
+    return headline, lead, [*stats, Stat("cells trained", f"{cells}", note=f"{seconds(total)} in all")]
 
 
 def _train(subject: Subject) -> tuple[str, str, list[Stat]]:
@@ -122,7 +124,7 @@ def _log(subject: Subject) -> tuple[str, str, list[Stat]]:
 
 def _comparison(subject: Subject) -> tuple[str, str, list[Stat]]:
     stats = []
-    for metric in subject.metrics[:2]:
+    for metric in () if OTHER_DATA in subject.caveats else subject.metrics[:2]:
         means = {arm.name: arm.test(metric) for arm in subject.arms}
         known = {name: mean for name, mean in means.items() if mean.value is not None}
         if known:

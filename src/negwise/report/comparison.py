@@ -9,6 +9,8 @@ from pathlib import Path
 
 from negwise.report.subject import Arm, Subject
 
+OTHER_DATA = "These runs saw different data (their content hashes differ), so their scores cannot be compared."
+
 
 def beside(subjects: Sequence[Subject]) -> Subject:
     """A comparison of ``subjects``, in their order."""
@@ -56,7 +58,7 @@ def _not_alike(subjects: Sequence[Subject]) -> list[str]:
     found = []
     digests = {str(digest) for subject in subjects if (digest := _digest(subject)) is not None}
     if len(digests) > 1:
-        found.append("These runs saw different data (their content hashes differ), so their scores cannot be compared.")
+        found.append(OTHER_DATA)
     steps = {trial.steps for subject in subjects for arm in subject.arms for trial in arm.done if trial.steps}
     if len(steps) > 1:
         shown = ", ".join(f"{step:g}" for step in sorted(steps))
