@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -9,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import torch
+import torch.distributed as dist
 
 from negwise.errors import InputError, require
 
@@ -32,7 +34,15 @@ def make_fabric(device: str = "auto", precision: str = "32-true") -> Any:
         precision=precision,
     )
     made.launch()
+    if world > 1:
+        atexit.register(_part)
     return made
+
+
+def _part() -> None:
+    """Leave the other processes in order: threads of theirs that outlive the interpreter may end it with SIGABRT."""
+    if dist.is_initialized():
+        dist.destroy_process_group()
 
 
 @contextmanager
