@@ -247,8 +247,8 @@ def test_auto_says_which() -> None:
 
 
 def test_losses_import_no_kernels() -> None:
-    """They are for CUDA alone; an installation without Triton never misses it."""
-    code = "import sys, negwise.losses; assert not {'triton', 'negwise.losses.fused.function'} & set(sys.modules)"
+    """They are for CUDA alone, and Triton with them; where torch brings Triton along, torch has loaded it itself."""
+    code = "import sys, negwise.losses; sys.exit('negwise.losses.fused.function' in sys.modules)"
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
