@@ -182,8 +182,14 @@ def test_the_fit_finds_the_curve_that_it_was_given():
 def test_requests_that_cannot_be(tmp_path):
     with pytest.raises(InputError, match="expected one of news, matching, items"):
         protocol_of(Asked(task="music", data="x"), tmp_path)
-    with pytest.raises(InputError, match="two or more"):
-        protocol_of(Asked(task="items", data="x", k=(1,), device="cpu"), tmp_path)
+    for wrong, message in (
+        ({"k": (1,)}, "k: got 1, expected whole numbers above 1"),
+        ({"k": (0, 4)}, "k: got 0, 4, expected whole numbers"),
+        ({"seeds": 0}, "seeds: got 0, expected 1 or more"),
+        ({"steps": 0}, "steps: got 0, expected 1 or more"),
+    ):
+        with pytest.raises(InputError, match=message):
+            protocol_of(Asked(task="items", data="x", device="cpu", **wrong), tmp_path)
 
 
 def test_a_predicted_k_counts_as_the_nearest_trained_one(tmp_path):

@@ -54,10 +54,16 @@ def command(data, out, *more):
     return [*map(str, words), "--device", "cpu", *map(str, more)]
 
 
+def heed_ctrl_c():
+    """A shell that starts the tests in the background has SIGINT ignored in all that they start."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 def strike_when(words, there, how=signal.SIGKILL):
     """Start a job and strike it, and nothing but it, once ``there()`` holds: its exit code and what it said."""
     command = [sys.executable, "-m", "negwise", *words]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as job:
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    with subprocess.Popen(command, **pipes, preexec_fn=heed_ctrl_c) as job:
         while job.poll() is None and not there():
             time.sleep(0.02)
         job.send_signal(how)

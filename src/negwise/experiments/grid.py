@@ -20,8 +20,14 @@ from negwise.experiments.training import Training
 from negwise.train.folder import RESULT, read_json, write_json
 
 CHOICE = "choice.json"
+RATES = (1 / 3, 1.0, 3.0)
+"""What a base learning rate is multiplied with, for every arm alike."""
 
 MakeWatch = Callable[[Sequence[Cell]], AbstractContextManager[Watch]]
+
+
+def rates_around(base: float) -> tuple[float, ...]:
+    return tuple(float(f"{scale * base:.3g}") for scale in RATES)
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from typing import Any
 from negwise.errors import InputError, NegwiseError
 from negwise.experiments.arms import SAID, SCHEDULES, Arm, arm, arms_of
 from negwise.experiments.crew import Cell, error_of, work
-from negwise.experiments.grid import Grid, run_grid
+from negwise.experiments.grid import RATES, Grid, rates_around, run_grid
 from negwise.experiments.pilot import estimate_of, judge
 from negwise.experiments.plan import EVALUATIONS, FEWEST, START, Pace, fitting, run_seconds, seconds_of, seen_in
 from negwise.experiments.results import caveats_of, results_of
@@ -27,8 +27,6 @@ from negwise.theory.reliability import MAX_K
 from negwise.train.folder import RESULT, read_json, write_json
 
 ESTIMATE, RESULTS, REPORT = "estimate.json", "results.json", "report.html"
-RATES = (1 / 3, 1.0, 3.0)
-"""Learning rates that every arm is tried with, times that of the preset."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -97,9 +95,8 @@ def run(job: Job, out: str | Path, *, jobs: int | None = None, tell: Tell = prin
         runs = each * len(arms)
         about = minutes(run_seconds(_pace(made, pilot), runs, made.jobs, steps))
         tell(f"Training: K = {', '.join(one.rule for one in arms)}; {runs} runs of {steps} steps; about {about}.")
-        rates = tuple(float(f"{scale * made.rate:.3g}") for scale in RATES)
         base = with_steps(made.training, steps)
-        grid = Grid(folder, tuple(arms), base, rates, tuple(range(job.seeds)))
+        grid = Grid(folder, tuple(arms), base, rates_around(made.rate), tuple(range(job.seeds)))
         return _train_and_show(grid, made, "run", pilot, found, (*notes, *dropped), tell)
 
 

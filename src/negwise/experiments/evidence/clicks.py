@@ -22,7 +22,7 @@ from negwise import metrics
 from negwise.data import World, clicks
 from negwise.experiments.evidence.protocol import Protocol
 from negwise.experiments.evidence.record import Record, rounded, source_digest
-from negwise.experiments.evidence.tasks import EvidenceTask, base_training
+from negwise.experiments.evidence.tasks import EvidenceTask, base_training, sized
 from negwise.experiments.plan import spread
 from negwise.experiments.setup import held, machine, versions
 from negwise.experiments.training import Training, fit_parts, make_parts
@@ -51,10 +51,9 @@ TASK = EvidenceTask(
         "settings": {"heads": 4, "head_dim": 8, "embedding": 32, "pooling": 32},
     },
     ks=(1, 2, 4, 8, 16, 32),
-    rate=3e-3,
-    steps=360,
+    rate=6e-3,
+    steps=720,
     top_n="ndcg@10",
-    seeds=3,
 )
 TRUTH_KS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48)
 
@@ -75,18 +74,19 @@ def reproduce_clicks(
 ) -> list[Path]:
     """Every world by the protocol without schedules, on the CPU; writes ``clicks.json`` of what is done."""
     folder = Path(out)
-    ks = tuple(sorted({1, *(k or TASK.ks)}))
-    number = tuple(range(seeds or TASK.seeds))
-    side_by_side, _ = spread(jobs, "cpu", len(ks) * len(number))
+    task = sized(TASK, k, seeds, steps)
+    number = tuple(range(task.seeds))
+    side_by_side, _ = spread(jobs, "cpu", len(task.ks) * task.seeds)
     made = []
     with held(folder):
         try:
             for world in worlds:
                 size = {**SIZE, **world}
                 more = {"world": size, "history": size["history"], "title_words": size["dimensions"]}
-                base = base_training(TASK, "clicks", steps=steps, vectors=None, device="cpu", more=more)
-                protocol = Protocol(folder / world_name(world), TASK, base, ks, number, side_by_side, scheduled=False)
-                tell(f"clicks: {world_name(world)}")
+                base = base_training(task, "clicks", vectors=None, device="cpu", more=more)
+                name = world_name(world)
+                protocol = Protocol(folder / name, task, base, task.ks, number, side_by_side, scheduled=False)
+                tell(f"clicks: {name}")
                 protocol.run(tell)
                 made.append(_record(protocol, size))
         finally:
@@ -96,9 +96,9 @@ def reproduce_clicks(
                 "code": {"source": source_digest()},
                 "versions": versions(),
                 "machine": machine("cpu"),
-                "steps": steps or TASK.steps,
+                "steps": task.steps,
                 "seeds": list(number),
-                "ks": list(ks),
+                "ks": list(task.ks),
                 "top_n": TASK.top_n,
                 "worlds": rounded(made),
             }

@@ -21,8 +21,8 @@ import numpy as np
 from negwise.errors import NegwiseError
 from negwise.experiments.arms import Arm, arm
 from negwise.experiments.crew import Cell, error_of
-from negwise.experiments.evidence.tasks import RATES, EvidenceTask
-from negwise.experiments.grid import Grid, settle, work_on
+from negwise.experiments.evidence.tasks import EvidenceTask
+from negwise.experiments.grid import Grid, rates_around, settle, work_on
 from negwise.experiments.pilot import estimate_of
 from negwise.experiments.training import Training
 from negwise.experiments.watching import watch_for
@@ -51,9 +51,8 @@ class Protocol:
 
     def tuned(self, k: int) -> Grid:
         """A K whose learning rate is tuned; that of K = 1 also judges training, as a pilot needs."""
-        rates = tuple(float(f"{scale * self.task.rate:.3g}") for scale in RATES)
         base = replace(self.base, judge_training=True) if k == 1 else self.base
-        return Grid(self.out, (arm(str(k), "fixed"),), base, rates, self.seeds)
+        return Grid(self.out, (arm(str(k), "fixed"),), base, rates_around(self.task.rate), self.seeds)
 
     def rated(self, rules: Sequence[str], role: str) -> list[Grid]:
         """Rules at the learning rate of the nearest tuned K."""

@@ -7,10 +7,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from negwise.errors import InputError
 from negwise.experiments.evidence.protocol import Protocol
 from negwise.experiments.evidence.record import Record, collect, write
-from negwise.experiments.evidence.tasks import base_training, task_named
+from negwise.experiments.evidence.tasks import base_training, sized, task_named
 from negwise.experiments.plan import spread
 from negwise.experiments.setup import device_of, held
 from negwise.train.folder import RESULT
@@ -61,17 +60,11 @@ def named(record: Record, data: str) -> Record:
 
 
 def protocol_of(asked: Asked, out: Path, jobs: int | None = None) -> Protocol:
-    task = task_named(asked.task)
-    ks = tuple(sorted({1, *(asked.k or task.ks)}))
-    seeds = asked.seeds or task.seeds
-    if len(ks) < 2 or ks[0] < 1 or seeds < 1:
-        raise InputError(f"k: got {ks}, seeds: {seeds}; expected whole K from 1, two or more, and one seed or more.")
+    task = sized(task_named(asked.task), asked.k, asked.seeds, asked.steps)
     device = device_of(asked.device)
     more: dict[str, Any] = {"precision": "32-true"} if device == "cpu" else {}
     if asked.data == NOWHERE:
         more |= {"skip_bad": 0}
-    base = base_training(
-        task, asked.data, steps=asked.steps, vectors=asked.vectors, device=device, more={**more, **asked.fields}
-    )
-    side_by_side, _ = spread(jobs, device, len(ks) * seeds)
-    return Protocol(out, task, base, ks, tuple(range(seeds)), side_by_side)
+    base = base_training(task, asked.data, vectors=asked.vectors, device=device, more={**more, **asked.fields})
+    side_by_side, _ = spread(jobs, device, len(task.ks) * task.seeds)
+    return Protocol(out, task, base, task.ks, tuple(range(task.seeds)), side_by_side)

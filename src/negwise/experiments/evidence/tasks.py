@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from negwise.errors import InputError
@@ -11,8 +11,6 @@ from negwise.experiments.training import Training
 
 EVALUATIONS = 12
 """Evaluations of each run after the one at the start."""
-RATES = (1 / 3, 1.0, 3.0)
-"""Learning rates that are tried, times the base rate of the task."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -92,16 +90,29 @@ def task_named(name: str) -> EvidenceTask:
     return TASKS[name]
 
 
+def sized(task: EvidenceTask, k: tuple[int, ...] | None, seeds: int | None, steps: int | None) -> EvidenceTask:
+    """The task with other K (1 is always among them), seeds and steps, where they are given."""
+    ks = task.ks if k is None else tuple(sorted({1, *k}))
+    found = replace(
+        task, ks=ks, seeds=task.seeds if seeds is None else seeds, steps=task.steps if steps is None else steps
+    )
+    if len(ks) < 2 or ks[0] < 1:
+        raise InputError(f"k: got {', '.join(map(str, k or ()))}, expected whole numbers above 1, as 4,20,100.")
+    for name, value in (("seeds", found.seeds), ("steps", found.steps)):
+        if value < 1:
+            raise InputError(f"{name}: got {value}, expected 1 or more.")
+    return found
+
+
 def base_training(
-    task: EvidenceTask, data: str, *, steps: int | None, vectors: str | None, device: str, more: Mapping[str, Any]
+    task: EvidenceTask, data: str, *, vectors: str | None, device: str, more: Mapping[str, Any]
 ) -> Training:
     """What every cell shares; ``more`` replaces fields of the task, where another data set needs it."""
-    length = steps or task.steps
     fields = {**task.fields, **more}
     return Training(
         data=data,
-        steps=length,
-        eval_every=max(1, length // EVALUATIONS),
+        steps=task.steps,
+        eval_every=max(1, task.steps // EVALUATIONS),
         judge_training=False,
         vectors=vectors if task.vectors else None,
         device=device,
