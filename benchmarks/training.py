@@ -11,7 +11,6 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 from collections.abc import Callable
@@ -25,6 +24,7 @@ from numpy.typing import NDArray
 from sklearn.metrics import ndcg_score, roc_auc_score
 from torch import Tensor, nn
 
+from benchmarks import data
 from benchmarks.table import Row, peak_extra_mb, seconds
 from negwise.draws import Key
 from negwise.losses import info_nce
@@ -32,7 +32,8 @@ from negwise.models import build
 from negwise.protocols import Negatives, Query
 from negwise.samplers import Pool, Uniform
 from negwise.train import Shown, evaluate
-from negwise.train.step import Asked, Step
+from negwise.train.asked import Asked
+from negwise.train.step import Step
 
 HISTORY, WORDS, K = 50, 30, 4
 BATCHES = (32, 512)
@@ -54,9 +55,8 @@ class Feed:
 
 def mind() -> Path | None:
     """The folder with MIND's own files, where there is one."""
-    homes = [os.environ.get("NEGWISE_DATA", ""), str(Path(__file__).parents[2] / "shared" / "data")]
-    found = [Path(home) / "mind" for home in homes if home and (Path(home) / "mind" / "behaviors.tsv").exists()]
-    return found[0] if found else None
+    behaviors = data.find("mind/behaviors.tsv")
+    return None if behaviors is None else behaviors.parent
 
 
 def feed(batch: int) -> Feed:
@@ -109,7 +109,8 @@ def usual(model: Any, given: Feed) -> Tensor:
 
 def distinct(step: Step, given: Feed) -> Tensor:
     """The loss as the loop has it."""
-    return step(Asked(given.query, given.positives, given.negatives))[0].mean()
+    asked = Asked.of(given.query, given.positives, given.negatives, step.model, len(given.titles))
+    return step(asked)[0].mean()
 
 
 def learn(model: nn.Module, loss: Callable[[], Tensor], curve: list[float]) -> Callable[[], object]:
@@ -129,7 +130,7 @@ def learn(model: nn.Module, loss: Callable[[], Tensor], curve: list[float]) -> C
 def steps(batch: int) -> list[Row]:
     given = feed(batch)
     ours, theirs = nrms(given), nrms(given)
-    step = Step(ours, len(given.titles))
+    step = Step(ours)
     mine: list[float] = []
     its: list[float] = []
     calls = {
@@ -156,10 +157,10 @@ def memory_case(name: str) -> float:
     query = Query(positives[:, None], torch.ones(batch, 1, dtype=torch.bool), positives)
     sampler = Pool(Uniform(MEMORY["items"]), MEMORY["pool"])
     drawn = sampler(positives, MEMORY["k"], Key(0, 0))
-    step = Step(model, MEMORY["items"])
+    step = Step(model)
 
     def by_pool() -> None:
-        step(Asked(query, positives, drawn))[0].mean().backward()
+        step(Asked.of(query, positives, drawn, model, MEMORY["items"]))[0].mean().backward()
 
     def by_row() -> None:
         negatives = model.encode_candidates(drawn.ids.flatten()).view(batch, MEMORY["k"], -1)

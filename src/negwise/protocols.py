@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 if TYPE_CHECKING:
@@ -70,6 +70,73 @@ class Negatives:
     index: Tensor | None = None
 
 
+@dataclass(frozen=True, eq=False)
+class Urn:
+    """What a `Draw` draws from: a law over the catalogue and what U owners know of it, as tables on one device.
+
+    Masses are integers, so that every reader of these tables draws the same ids.
+    """
+
+    columns: Tensor | None  # (2^b,) int64: threshold << 32 | alias of each column of an alias table; None: ids alike
+    starts: Tensor | None  # (n_items + 1,) int64: mass before each id; None where it is the id itself
+    bits: Tensor | None  # (U, ceil(n_items / 64)) int64: a bit for each known id; None where that is too large
+    offsets: Tensor  # (U + 1,) int64: where each owner's known ids begin in ``keys``
+    keys: Tensor  # (N,) int64: owner * n_items + id, sorted
+    spent: Tensor  # (N + 1,) int64: running mass of the known ids
+
+
+@dataclass(frozen=True, eq=False)
+class Draw:
+    """Negatives that a sampler has planned and nobody has drawn: what ids (B, K) are a function of, in O(B) memory.
+
+    Slot j of row b is drawn from the words that ``seed``, ``step``, ``stream`` and ``numbers[b]`` name in
+    `negwise.draws`, and again up to ``laps`` times where it is the row's positive or known to its owner. So whoever
+    reads an id may draw it on the spot. `negatives` draws all of them as the sampler does.
+    """
+
+    seed: int
+    step: int
+    stream: int
+    laps: int
+    n_items: int
+    width: int  # K, the slots of a row
+    numbers: Tensor  # (B,) int64: the rows' numbers in the global batch
+    counts: Tensor  # (B,) int64: the slots of each row that are filled, its first ones
+    positives: Tensor  # (B,) int64
+    owners: Tensor  # (B,) int64
+    allowed: Tensor  # (B,) int64: mass that is left for the row
+    urn: Callable[[torch.device], Urn]
+    fill: Callable[[Draw], Negatives]
+
+    @property
+    def rows(self) -> int:
+        """B."""
+        return len(self.numbers)
+
+    @property
+    def device(self) -> torch.device:
+        return self.numbers.device
+
+    def to(self, device: torch.device | str, non_blocking: bool = False) -> Draw:
+        """The same draw on ``device``; the urn's tables follow once, where they are needed, and stay there."""
+
+        def move(part: Tensor) -> Tensor:
+            return part.to(device, non_blocking=non_blocking)
+
+        return replace(
+            self,
+            numbers=move(self.numbers),
+            counts=move(self.counts),
+            positives=move(self.positives),
+            owners=move(self.owners),
+            allowed=move(self.allowed),
+        )
+
+    def negatives(self) -> Negatives:
+        """What the sampler would have returned at once, on the device of this draw."""
+        return self.fill(self)
+
+
 @runtime_checkable
 class Sampler(Protocol):
     """Draws about ``k`` negatives (real-valued, eq. 8) for each of ``positives`` (B,), on their device.
@@ -129,4 +196,14 @@ class Model(Protocol):
 
     def encode_queries(self, query: Query, encoded: Callable[[Tensor], Tensor]) -> Tensor:
         """One vector per query: (B, D), or (P, D) where ``query.reads`` says so."""
+        ...
+
+
+@runtime_checkable
+class TableModel(Model, Protocol):
+    """A model whose candidates are the rows of a table, so that none need be encoded."""
+
+    @property
+    def table(self) -> Tensor:
+        """(n_items, D): ``encode_candidates(ids)`` is ``table[ids]``."""
         ...

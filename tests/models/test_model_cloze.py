@@ -10,7 +10,7 @@ from scipy import stats
 
 from negwise.draws import Key, Stream, block
 from negwise.errors import InputError
-from negwise.models import BERT4Rec, mask_sequence
+from negwise.models import BERT4Rec, cloze, mask_sequence
 from negwise.models.cloze import COIN, MASKS
 from negwise.protocols import Query
 
@@ -43,6 +43,15 @@ def referee(mask, rate, key, row, last_rate):
     return sorted(places[i] for i in sorted(range(len(places)), key=lambda i: words[i])[:count])
 
 
+@pytest.fixture(params=["numba", "torch"])
+def way(request, monkeypatch):
+    """Each way to find the gaps on a CPU."""
+    if request.param == "torch":
+        monkeypatch.setattr(cloze, "find_spec", lambda _: None)
+    return request.param
+
+
+@pytest.mark.usefixtures("way")
 @pytest.mark.parametrize(("rate", "last_rate"), [(0.2, 0.0), (0.0, 0.0), (1.0, 0.0), (0.45, 0.5), (0.2, 1.0)])
 def test_gaps_are_those_of_the_referee(rate, last_rate):
     items, mask = sequences()
@@ -60,6 +69,19 @@ def test_gaps_are_those_of_the_referee(rate, last_rate):
                 assert masked.items[row, place] == there
 
 
+@pytest.mark.parametrize(("rows", "places"), [(1, 1), (5, 4), (3, 201), (40, 64), (4, 0)])
+def test_both_ways_are_the_same_bits(rows, places):
+    mask = torch.rand(rows, places, generator=torch.Generator().manual_seed(rows)) < 0.7
+    mask[:1, :1] = True
+    key = Key(2**63 + 5, 7, 2**33 + 3).on("cpu", rows)
+    for rate in (0.0, 0.2, 0.5, 1.0):
+        for last_below in (0, 2**30, 2**32):
+            plain = cloze._hidden(mask, rate, key, last_below)
+            assert torch.equal(cloze._hidden_by_loop(mask, rate, key, last_below), plain)
+    assert plain.any() or not places
+
+
+@pytest.mark.usefixtures("way")
 def test_a_row_hangs_on_itself_alone():
     items, mask = sequences()
     whole = mask_sequence(items, mask, 0.4, Key(3, 8), last_rate=0.3)

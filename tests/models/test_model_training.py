@@ -10,7 +10,8 @@ from negwise.draws import Key
 from negwise.models.encoder import Encoder
 from negwise.models.transformer import sinusoids
 from negwise.protocols import Model, Negatives, Query
-from negwise.train.step import Asked, Step
+from negwise.train.asked import Asked
+from negwise.train.step import Step
 
 ALL = list(CASES)
 
@@ -218,7 +219,8 @@ def test_a_step_reads_each_distinct_news_once(case):
         torch.tensor([3, 8, 8, 2, 1, 7]),
         torch.tensor([[9, 30], [8, 30], [31, 9], [4, 4], [9, 30], [3, 31]]),
     )
-    Step(model, N_ITEMS)(Asked(query, positives, Negatives(ids, torch.ones_like(ids, dtype=torch.bool))))
+    drawn = Negatives(ids, torch.ones_like(ids, dtype=torch.bool))
+    Step(model)(Asked.of(query, positives, drawn, model, N_ITEMS))
     assert sum(rows) == len({*query.items.flatten().tolist(), *positives.tolist(), *ids.flatten().tolist()})
 
 

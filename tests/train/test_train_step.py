@@ -9,8 +9,9 @@ from train_world import N_ITEMS, Dot, Mean, make_sampler, make_world
 from negwise.draws import Key
 from negwise.errors import InputError
 from negwise.samplers import Hardest, Impression, InBatch, Lists, Mixture, Pool, Popularity, Uniform
+from negwise.train.asked import DENSE, Asked, Distinct
 from negwise.train.batches import fetch
-from negwise.train.step import DENSE, TOTALS, Asked, Distinct, Step, draw, reads_batch, totals
+from negwise.train.step import TOTALS, Step, draw, reads_batch, totals
 
 
 @pytest.mark.parametrize("n_items", [N_ITEMS, DENSE * 1000])
@@ -69,7 +70,7 @@ def test_step_is_the_plain_loop(kind, name, correct):
     key = Key(2, 4)
     batch = fetch(data.train, torch.arange(12).numpy(), slice(0, 12), key, None)
     negatives = draw(samplers()[name], batch, 4.5, key)
-    loss, wins, pairs = Step(model, N_ITEMS, correct)(Asked(batch.query, batch.positives, negatives))
+    loss, wins, pairs = Step(model)(Asked.of(batch.query, batch.positives, negatives, model, N_ITEMS, correct))
     loss.mean().backward()
     ours = {name: weight.grad.clone() for name, weight in model.named_parameters()}
     model.zero_grad()
@@ -87,7 +88,7 @@ def test_each_candidate_is_encoded_once(name):
     model, data, key = Mean(), make_world(shown=True), Key(2, 4)
     batch = fetch(data.train, torch.arange(12).numpy(), slice(0, 12), key, None)
     negatives = draw(samplers()[name], batch, 4, key)
-    Step(model, N_ITEMS)(Asked(batch.query, batch.positives, negatives))
+    Step(model)(Asked.of(batch.query, batch.positives, negatives, model, N_ITEMS))
     drawn = negatives.ids if negatives.pool is None else negatives.pool
     wanted = {*batch.query.items.flatten().tolist(), *batch.positives.tolist(), *drawn.flatten().tolist()}
     assert model.encoded == [len(wanted)]
@@ -96,17 +97,18 @@ def test_each_candidate_is_encoded_once(name):
 def test_no_negatives_no_loss():
     model, data, key = Dot(), make_world(), Key(0, 0)
     batch = fetch(data.train, torch.arange(5).numpy(), slice(0, 5), key, None)
-    loss, wins, pairs = Step(model, N_ITEMS)(Asked(batch.query, batch.positives, draw(Uniform(N_ITEMS), batch, 0, key)))
+    none = draw(Uniform(N_ITEMS), batch, 0, key)
+    loss, wins, pairs = Step(model)(Asked.of(batch.query, batch.positives, none, model, N_ITEMS))
     assert loss.tolist() == [0] * 5 and pairs.tolist() == [0] * 5 and wins.tolist() == [0] * 5
 
 
 def test_totals_add_up():
     loss, wins, pairs = torch.tensor([1.0, 2.0]), torch.tensor([0.5, 2.0]), torch.tensor([1, 3])
-    sums = dict(zip(TOTALS, totals(loss, wins, pairs).tolist(), strict=True))
+    sums = dict(zip(TOTALS, totals(loss, wins, pairs, torch.tensor(2.0).double()).tolist(), strict=True))
     assert sums == pytest.approx(
         {"loss": 3, "log_k1": math.log(2) + math.log(4), "wins": 2.5, "pairs": 4, "queries": 2}
     )
-    nothing = totals(loss[:0], wins[:0], pairs[:0])
+    nothing = totals(loss, wins, pairs, torch.tensor(0.0).double())
     assert nothing.tolist() == [0] * 5
 
 

@@ -106,10 +106,9 @@ def _read_log(path: Path, columns: Mapping[str, str | None], train_auc: object) 
 
 def _from_log(log: Curves, train_auc: object, queries: int | None, pairs: int | None) -> dict[str, object]:
     """The arguments of optimal_k from a log; counts on the command line go before those in the file."""
-    given: dict[str, object] = {"val_auc": log.val_auc, "steps": log.val_steps, "train_auc": train_auc}
-    if train_auc is None:
-        given |= {"train_auc": log.train_auc, "train_steps": log.train_steps}
-    if queries is None and pairs is None:
-        given |= {"n_queries": log.val_queries, "n_pairs": log.val_pairs, "val_se": log.val_se}
-        given |= {"train_queries": log.train_queries, "train_pairs": log.train_pairs, "train_se": log.train_se}
+    given: dict[str, object] = log.arguments()
+    if train_auc is not None:
+        given |= {"train_auc": train_auc, "train_steps": None}
+    if queries is not None or pairs is not None:
+        given = {name: value for name, value in given.items() if name not in log.precision()}
     return given

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -44,6 +44,17 @@ class Curves:
     val_se: Floats | None
     val_queries: Ints | None
     val_pairs: Ints | None
+
+    def arguments(self) -> dict[str, Any]:
+        """Both curves and `precision`, by the names that `negwise.optimal_k` takes them under."""
+        curves = {name: getattr(self, name) for name in ("train_auc", "train_steps", "val_auc")}
+        return {**curves, "steps": self.val_steps, **self.precision()}
+
+    def precision(self) -> dict[str, Any]:
+        """What says how precise each AUC is, likewise."""
+        names = ("train_queries", "train_pairs", "train_se", "val_se")
+        counts = {"n_queries": self.val_queries, "n_pairs": self.val_pairs}
+        return {**{name: getattr(self, name) for name in names}, **counts}
 
 
 class Point(NamedTuple):

@@ -36,6 +36,7 @@ class BERT4Rec(nn.Module):
     """
 
     needs_items = False
+    fixed_work = True
 
     def __init__(
         self,
@@ -68,6 +69,11 @@ class BERT4Rec(nn.Module):
         """Gaps for training: the query with P of its items hidden, and those items (P,)."""
         masked = mask_sequence(query.items, query.mask, self.mask_rate, key, last_rate=self.last_rate)
         return Query(masked.items, query.mask, query.users, masked.reads), masked.targets
+
+    @property
+    def table(self) -> Tensor:
+        """The vectors of all items, (n_items, D)."""
+        return self.items.weight[: self.mask_id]
 
     def encode_candidates(self, ids: Tensor) -> Tensor:
         """Item ids (N,) -> (N, D)."""

@@ -24,6 +24,7 @@ class NRMS(nn.Module):
     """
 
     needs_items = True
+    fixed_work = True
     title: Tensor
 
     def __init__(

@@ -54,18 +54,7 @@ def estimate_of(log: Path) -> Estimate | None:
 def from_curves(curves: Curves) -> Estimate:
     """`optimal_k` of both curves, with all that the log knows of them."""
     try:
-        return optimal_k(
-            curves.train_auc,
-            curves.val_auc,
-            steps=curves.val_steps,
-            train_steps=curves.train_steps,
-            n_queries=curves.val_queries,
-            n_pairs=curves.val_pairs,
-            train_queries=curves.train_queries,
-            train_pairs=curves.train_pairs,
-            train_se=curves.train_se,
-            val_se=curves.val_se,
-        )
+        return optimal_k(**curves.arguments())
     except InputError as error:
         raise InputError(f"{curves.source}: {error}") from error
 

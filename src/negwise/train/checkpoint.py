@@ -213,7 +213,11 @@ def _flat(state: Mapping[str, Any]) -> tuple[dict[str, Tensor], dict[str, Any]]:
     named = {f"{at}.{name}": value for at, values in state["state"].items() for name, value in values.items()}
     tensors = {name: value for name, value in named.items() if isinstance(value, Tensor)}
     plain = {name: value for name, value in named.items() if not isinstance(value, Tensor)}
-    return _unshared(tensors), {"plain": plain, "groups": state["param_groups"]}
+    groups = [
+        {name: float(value) if isinstance(value, Tensor) else value for name, value in group.items()}
+        for group in state["param_groups"]
+    ]
+    return _unshared(tensors), {"plain": plain, "groups": groups}
 
 
 def _nested(tensors: Mapping[str, Tensor], rest: Mapping[str, Any]) -> dict[str, Any]:

@@ -16,9 +16,9 @@ from torch import Tensor
 
 from negwise import distributed, metrics
 from negwise.errors import InputError
+from negwise.train.asked import Distinct
 from negwise.train.batches import Ints, share
 from negwise.train.judging import Judged, Table
-from negwise.train.step import Distinct
 
 CHUNK_ITEMS = 1024
 

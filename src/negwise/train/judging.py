@@ -17,8 +17,8 @@ from torch import Tensor
 
 from negwise import metrics
 from negwise.errors import InputError
+from negwise.train.asked import Distinct
 from negwise.train.batches import Examples, Ints
-from negwise.train.step import Distinct
 
 CHUNK_QUERIES = 512
 CHUNK_SCORES = 1 << 24

@@ -18,6 +18,7 @@ from negwise.train.journal import Journal
 from negwise.train.judging import Judged
 from negwise.train.launch import fixed_threads, make_fabric, own_generators, settle_threads
 from negwise.train.progress import Display, Silent, display
+from negwise.train.recorded import ready_for_graphs
 from negwise.train.run import Enough, Run, State
 from negwise.train.settings import Settings
 from negwise.train.step import Step
@@ -82,12 +83,14 @@ def fit(
     found = checkpoint.latest(folder)
     threads = settle_threads(settings.threads, None if found is None else found.state["threads"])
     header: dict[str, Any] = {"config": fingerprint(whole), "threads": threads}
-    stepper, tuned = fabric.setup(Step(model, n_items, settings.correct), tuner)
+    stepper, tuned = fabric.setup(Step(model), tuner)
     rates = [group["lr"] for group in tuner.param_groups]
     state = State(rule=rule.init())
     if found is not None:
         checkpoint.restore(found, header["config"], model, tuner)
         state = State(**found.state["state"])
+    if settings.graphs:
+        ready_for_graphs(fabric, model, tuner, moving=lr_scale is not None)
     fabric.barrier()  # every rank has looked at the folder before one of them writes there
     first = fabric.global_rank == 0
     if first:
@@ -101,8 +104,8 @@ def fit(
         Journal(folder, state.step, shown, settings.tensorboard, keep=first) as journal,
     ):
         run = Run(
-            folder, fabric, model, stepper, tuned, rates, lr_scale, examples, hide,
-            sampler, rule, settings, judged, journal, stopping, header, state, enough, popularity,
+            folder, fabric, model, stepper, tuned, rates, lr_scale, examples,
+            n_items, hide, sampler, rule, settings, judged, journal, stopping, header, state, enough, popularity,
         )  # fmt: skip
         return run.go()
 

@@ -19,20 +19,22 @@ from torch import Tensor, nn
 from negwise import distributed, metrics
 from negwise.draws import Key
 from negwise.losses import raise_late
-from negwise.protocols import Negatives, Observation, OpenLoopRule, Rule, Sampler
+from negwise.protocols import Observation, OpenLoopRule, Rule, Sampler
 from negwise.records import Run as Log
 from negwise.records import read_run
 from negwise.train import checkpoint
 from negwise.train.ahead import Ahead
-from negwise.train.batches import Batch, Examples, Hide, Ints, Order, fetch, share
+from negwise.train.asked import Asked
+from negwise.train.batches import Examples, Hide, Ints, Order, fetch, share
 from negwise.train.evaluate import recommend, standings
 from negwise.train.folder import RESULT, write_json
 from negwise.train.journal import Journal
 from negwise.train.judging import Judged
 from negwise.train.launch import reseed
 from negwise.train.ranks import write_ranks
+from negwise.train.recorded import Recorded
 from negwise.train.settings import Settings
-from negwise.train.step import TOTALS, Asked, draw, totals
+from negwise.train.step import TOTALS, draw, totals
 from negwise.train.stopping import Stopped, Stopping
 
 Enough = Callable[[Log], bool]
@@ -65,6 +67,7 @@ class Run:
     rates: list[float]
     lr_scale: Callable[[float], float] | None
     examples: Examples
+    n_items: int
     hide: Hide | None
     sampler: Sampler
     rule: Rule
@@ -84,6 +87,9 @@ class Run:
         self.sums = torch.zeros(len(TOTALS), dtype=torch.float64, device=self.fabric.device)
         self.asked: list[float] = []
         self.stop_agreed = False
+        self.learner: Callable[[Asked], Tensor] = lambda asked: self.learn(asked.to(self.fabric.device))
+        if self.settings.graphs:
+            self.learner = Recorded(self.learn, self.fabric.device)
         # A CPU has its hands full with the step itself; several ranks take turns to speak to each other.
         self.looks_ahead = (
             self.fabric.device.type == "cuda" and self.fabric.world_size == 1 and isinstance(self.rule, OpenLoopRule)
@@ -126,20 +132,25 @@ class Run:
         state, fabric = self.state, self.fabric
         seen = Observation(state.step, self.settings.steps, state.wins, state.pairs, state.val_auc)
         k, rule_state = self.rule.update(seen, state.rule)
-        rows, batch, negatives = self.ahead.get(state.step, k, self.next_k(state.step, rule_state))
-        total = rows if self.hide is None else distributed.total_rows(batch.counted, fabric.device)
-        reseed(self.settings.seed, state.step, fabric.global_rank, fabric.device)
-        loss, wins, pairs = self.stepper(Asked.of(batch, negatives, fabric.device))
-        self.optimizer.zero_grad()
+        rows, asked = self.ahead.get(state.step, k, self.next_k(state.step, rule_state))
+        counted = int(asked.counted)
+        total = rows if self.hide is None else distributed.total_rows(counted, fabric.device)
         # DDP averages over ranks what should be the sum over all rows, over their number.
-        fabric.backward(loss.sum() * (fabric.world_size / total if batch.counted else 0.0))
+        asked.share.fill_(fabric.world_size / total if counted else 0.0)
+        reseed(self.settings.seed, state.step, fabric.global_rank, fabric.device)
         self.scale_rates(state.step)
-        self.optimizer.step()
+        sums = self.learner(asked)
         self.asked.append(k)
-        counted = slice(batch.counted)
-        sums = totals(loss[counted], wins[counted], pairs[counted])
         self.state = replace(state, step=state.step + 1, rule=rule_state, wins=0.0, pairs=0, val_auc=None)
         self.account(sums)
+
+    def learn(self, asked: Asked) -> Tensor:
+        """Loss, gradients and weights of a step whose work is on the device; what it counted, see `totals`."""
+        loss, wins, pairs = self.stepper(asked)
+        self.optimizer.zero_grad()
+        self.fabric.backward(loss.sum() * asked.share.to(loss.dtype))
+        self.optimizer.step()
+        return totals(loss, wins, pairs, asked.counted)
 
     def next_k(self, step: int, rule_state: dict[str, Any]) -> float | None:
         """K of the step after ``step``, where it is known already and of use."""
@@ -147,18 +158,24 @@ class Run:
             return None
         return self.rule.update(Observation(step + 1, self.settings.steps), rule_state)[0]
 
-    def prepare(self, step: int, k: float) -> tuple[int, Batch, Negatives]:
-        """How many rows the global batch of ``step`` has, this rank's part of them, and its negatives."""
+    def prepare(self, step: int, k: float) -> tuple[int, Asked]:
+        """How many rows the global batch of ``step`` has, and the work on this rank's part of them."""
         key, rows = Key(self.settings.seed, step), self.order.batch(step)
         mine = share(len(rows), self.fabric.global_rank, self.fabric.world_size)
         batch = fetch(self.examples, rows, mine, key, self.hide)
-        return len(rows), batch, draw(self.sampler, batch, k, key, self.fabric.device)
+        drawn = draw(self.sampler, batch, k, key, self.fabric.device)
+        asked = Asked.of(batch.query, batch.positives, drawn, self.model, self.n_items, self.settings.correct)
+        asked.counted.fill_(batch.counted)
+        return len(rows), asked
 
     def scale_rates(self, step: int) -> None:
         if self.lr_scale is not None:
             scale = self.lr_scale(step / max(self.settings.steps - 1, 1))
             for group, rate in zip(self.optimizer.param_groups, self.rates, strict=True):
-                group["lr"] = rate * scale
+                if isinstance(group["lr"], Tensor):  # where a graph looks for it
+                    group["lr"].fill_(rate * scale)
+                else:
+                    group["lr"] = rate * scale
 
     def account(self, sums: Tensor) -> None:
         """Add up what the step counted; a rule that looks hears of it at once, the log when a record is due."""

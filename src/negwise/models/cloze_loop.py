@@ -1,0 +1,43 @@
+"""The gaps of `negwise.models.cloze` as a numba loop, bit for bit."""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+
+from negwise.draws.loops import HALF, philox, u32, u64
+
+LOW = u64(0xFFFFFFFF)
+
+
+@njit(cache=True, nogil=True)
+def hide(hidden, mask, numbers, rate, last_below, step, stream, seed, coin):  # type: ignore[no-untyped-def]
+    """Set ``hidden`` (B, H), zeros before, where an item of row ``numbers[b]`` is to be filled in."""
+    rows, places = mask.shape
+    k0, k1 = u32(u64(seed) & LOW), u32(u64(seed) >> HALF)
+    there = np.empty(places, np.int64)
+    ranked = np.empty(places + 3, np.uint64)  # the random word of each item, then its number: no two are alike
+    for b in range(rows):
+        length = 0
+        for place in range(places):
+            if mask[b, place]:
+                there[length] = place
+                length += 1
+        if length == 0:
+            continue
+        c1 = u32(u64(numbers[b]) & LOW)
+        c3 = u32((u64(numbers[b]) >> HALF) | u64(stream))
+        if np.int64(philox(u32(coin), c1, u32(step), c3, k0, k1)[0]) < last_below:
+            hidden[b, there[length - 1]] = True
+            continue
+        for part in range((length + 3) // 4):
+            first = 4 * part
+            w0, w1, w2, w3 = philox(u32(part), c1, u32(step), c3, k0, k1)
+            ranked[first] = u64(w0) << HALF | u64(first)
+            ranked[first + 1] = u64(w1) << HALF | u64(first + 1)
+            ranked[first + 2] = u64(w2) << HALF | u64(first + 2)
+            ranked[first + 3] = u64(w3) << HALF | u64(first + 3)
+        wanted = max(1, int(np.floor(rate * length + 0.5)))
+        last = np.partition(ranked[:length], wanted - 1)[wanted - 1]
+        for item in range(length):
+            hidden[b, there[item]] = ranked[item] <= last

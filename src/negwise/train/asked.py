@@ -1,0 +1,104 @@
+"""What a step works on: each distinct candidate once, and everything else by its place among them.
+
+B rows (P queries where they are read off sequences), K negatives each, H places of a query, U distinct candidates.
+All of it follows from ids, so it is made on the CPU, ahead of the step, and the GPU waits for nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from negwise.protocols import Negatives, Query, TableModel
+
+DENSE = 8
+"""A table of the whole catalogue beats a sort from about one id asked for in this many items on (measured on a CPU)."""
+
+
+@dataclass(frozen=True, eq=False)
+class Distinct:
+    """``ids`` (U,), sorted, each once; ``at(wanted)`` says where among them each of ``wanted`` is."""
+
+    ids: Tensor
+    places: Tensor | None = None  # (n_items,), where there is room for it
+
+    @classmethod
+    def of(cls, wanted: Tensor, n_items: int) -> Distinct:
+        """The same as ``torch.unique(wanted)``, without the sort where the ids are many."""
+        if wanted.numel() * DENSE < n_items:
+            return cls(torch.unique(wanted))
+        # Not there[wanted] = True, which takes longer.
+        there = torch.zeros(n_items, dtype=torch.bool, device=wanted.device).index_fill_(0, wanted, True)
+        return cls(there.nonzero()[:, 0], there.cumsum(0) - 1)
+
+    def at(self, wanted: Tensor) -> Tensor:
+        return torch.searchsorted(self.ids, wanted) if self.places is None else self.places[wanted]
+
+
+class Asked:
+    """Work for `Step`. No dataclass: Fabric takes frozen ones apart on their way to ``forward``, and fails.
+
+    ``candidates`` (U,) are the ids to encode; ``positives`` (B,), ``negatives`` (B, K) and, for a model that needs
+    them, ``query.items`` are places among those. None: the model has a table, and places are ids. A row counts
+    where ``negatives.mask`` has something; ``counted`` (), as float64, is how many rows there are, and ``share`` ()
+    what their losses are multiplied by to make the loss.
+    """
+
+    def __init__(
+        self,
+        query: Query,
+        positives: Tensor,
+        negatives: Negatives,
+        candidates: Tensor | None = None,
+        counted: Tensor | None = None,
+        share: Tensor | None = None,
+    ) -> None:
+        self.query, self.positives, self.negatives, self.candidates = query, positives, negatives, candidates
+        rows = float(len(positives))
+        self.counted = torch.tensor(rows, dtype=torch.float64) if counted is None else counted
+        self.share = torch.tensor(1 / max(rows, 1.0), dtype=torch.float64) if share is None else share
+
+    @classmethod
+    def of(
+        cls, query: Query, positives: Tensor, drawn: Negatives, model: Any, n_items: int, correct: bool = False
+    ) -> Asked:
+        """From ids to places; with ``correct`` the loss will be corrected by the sampler's ``log_q``."""
+        log_q = drawn.log_q if correct else None
+        if isinstance(model, TableModel):
+            return cls(query, positives, Negatives(drawn.ids, drawn.mask, log_q))
+        ids, index = drawn.ids, None
+        if drawn.pool is not None and drawn.pool.numel() <= ids.numel():  # a small K needs less than the pool
+            ids, index = drawn.pool, drawn.index
+        wanted = [positives, ids.flatten()] + ([query.items.flatten()] if model.needs_items else [])
+        distinct = Distinct.of(torch.cat(wanted), n_items)
+        place = distinct.at(ids)
+        negatives = Negatives(place if index is None else place[index], drawn.mask, log_q)
+        if model.needs_items:
+            query = Query(distinct.at(query.items), query.mask, query.users, query.reads)
+        return cls(query, distinct.at(positives), negatives, distinct.ids)
+
+    def tensors(self) -> Iterator[tuple[str, Tensor]]:
+        """Every tensor there is, by name."""
+        named = {
+            "items": self.query.items, "seen": self.query.mask, "users": self.query.users, "reads": self.query.reads,
+            "positives": self.positives, "negatives": self.negatives.ids, "mask": self.negatives.mask,
+            "log_q": self.negatives.log_q, "candidates": self.candidates, "counted": self.counted, "share": self.share,
+        }  # fmt: skip
+        return ((name, value) for name, value in named.items() if value is not None)
+
+    @classmethod
+    def from_tensors(cls, named: dict[str, Tensor]) -> Asked:
+        """The inverse of `tensors`."""
+        query = Query(named["items"], named["seen"], named["users"], named.get("reads"))
+        negatives = Negatives(named["negatives"], named["mask"], named.get("log_q"))
+        return cls(query, named["positives"], negatives, named.get("candidates"), named["counted"], named["share"])
+
+    def map(self, change: Callable[[Tensor], Tensor]) -> Asked:
+        return Asked.from_tensors({name: change(value) for name, value in self.tensors()})
+
+    def to(self, device: torch.device) -> Asked:
+        return self.map(lambda part: part.to(device, non_blocking=True))

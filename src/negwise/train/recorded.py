@@ -1,0 +1,178 @@
+"""A step that is recorded once for each size as a CUDA graph and then replayed, so that the GPU waits for no Python.
+
+A graph has fixed sizes and fixed places in memory. So sizes are rounded up to a few (`padded`), and what a step works
+on is copied to where its graph looks. K that changes at every step then costs a recording for each of a few sizes. The
+first step of a size runs as it is, which settles what must not happen while recording (memory of the optimizer,
+kernels to compile); the second one is recorded. P queries, K negatives each, U candidates.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from negwise.errors import InputError
+from negwise.train.asked import Asked
+
+Work = Callable[[], Tensor]
+Record = Callable[[Work], Work]
+"""Makes of some work what does the same again, on whatever then lies in the same places."""
+
+ROWS, COLUMNS = 4, 2
+"""Sizes to an octave: of rows, where what is added costs work, and of K, where it is masked and costs little."""
+SLOTS = 2
+"""Places on the host for what is on its way: the next step's is written while this step's is still read."""
+
+
+def rounded(n: int, to_an_octave: int) -> int:
+    """The smallest size that is not below ``n``: powers of two, and evenly spaced ones between them.
+
+    >>> [rounded(n, 2) for n in (1, 2, 3, 5, 7, 9, 100)]
+    [1, 2, 3, 6, 8, 12, 128]
+    """
+    if n <= to_an_octave:
+        return n
+    step = 1 << max((n - 1).bit_length() - 1 - (to_an_octave.bit_length() - 1), 0)
+    return -(-n // step) * step
+
+
+def padded(asked: Asked) -> Asked:
+    """The same work in rounded sizes.
+
+    Queries that are read off sequences are filled up with the first one, which then has no negatives, hence no loss;
+    negatives with masked ones; candidates with the first one, which nobody looks up there.
+    """
+    parts = dict(asked.tensors())
+    columns = rounded(parts["negatives"].shape[1], COLUMNS) - parts["negatives"].shape[1]
+    rows = rounded(len(asked.positives), ROWS) - len(asked.positives) if "reads" in parts else 0
+    for name in ("negatives", "mask", "log_q"):
+        if name in parts:
+            parts[name] = F.pad(parts[name], (0, columns, 0, rows))
+    for name in ("reads", "positives"):
+        if name in parts and rows:
+            parts[name] = _filled(parts[name], rows)
+    if "candidates" in parts:
+        parts["candidates"] = _filled(
+            parts["candidates"], rounded(len(parts["candidates"]), ROWS) - len(parts["candidates"])
+        )
+    return Asked.from_tensors(parts)
+
+
+def _filled(values: Tensor, more: int) -> Tensor:
+    return torch.cat([values, values[:1].expand(more, *values.shape[1:])])
+
+
+class Recorded:
+    """``learn(asked)`` in rounded sizes, by what ``record`` makes of it; by default CUDA graphs on ``device``."""
+
+    def __init__(self, learn: Callable[[Asked], Tensor], device: torch.device, record: Record | None = None) -> None:
+        self.learn, self.device = learn, device
+        self.stream: Any = torch.cuda.Stream(device) if device.type == "cuda" else None  # type: ignore[no-untyped-call]
+        self.record = record or Graphs(self.stream)
+        self.sizes: dict[Any, Size] = {}
+
+    def __call__(self, asked: Asked) -> Tensor:
+        asked = padded(asked)
+        key = tuple((name, value.shape) for name, value in asked.tensors())
+        if key not in self.sizes:
+            self.sizes[key] = Size(asked, self.device)
+        size = self.sizes[key]
+        if self.stream is None:
+            return self._do(size, asked)
+        # All on one stream of its own: a recording may not touch the default one, nor what was made there.
+        before = torch.cuda.current_stream(self.device)
+        self.stream.wait_stream(before)
+        with torch.cuda.stream(self.stream):
+            found = self._do(size, asked)
+        before.wait_stream(self.stream)
+        return found
+
+    def _do(self, size: Size, asked: Asked) -> Tensor:
+        size.put(asked)
+        size.uses += 1
+        if size.uses == 1:
+            return self.learn(size.asked)
+        if size.again is None:
+            size.again = self.record(lambda: self.learn(size.asked))
+        return size.again()
+
+
+class Size:
+    """One size: the memory its work lies in, and how to do it again."""
+
+    def __init__(self, like: Asked, device: torch.device) -> None:
+        self.asked = like.map(lambda part: torch.empty_like(part, device=device))
+        self.uses = 0
+        self.again: Work | None = None
+        self.slots = [Slot(like) for _ in range(SLOTS)] if device.type == "cuda" else []
+
+    def put(self, asked: Asked) -> None:
+        if not self.slots:
+            for (_, here), (_, value) in zip(self.asked.tensors(), asked.tensors(), strict=True):
+                here.copy_(value)
+            return
+        self.slots[self.uses % SLOTS].send(asked, self.asked)
+
+
+class Slot:
+    """Memory that a GPU reads by itself, so that the host need not wait while it does."""
+
+    def __init__(self, like: Asked) -> None:
+        self.asked = like.map(lambda part: torch.empty_like(part, pin_memory=True))
+        self.read = torch.cuda.Event()  # type: ignore[no-untyped-call]
+
+    def send(self, asked: Asked, to: Asked) -> None:
+        self.read.synchronize()  # until what was here before has been read
+        parts = zip(asked.tensors(), self.asked.tensors(), to.tensors(), strict=True)
+        for (_, value), (_, pinned), (_, there) in parts:
+            pinned.copy_(value)
+            there.copy_(pinned, non_blocking=True)
+        self.read.record()
+
+
+class Graphs:
+    """Records CUDA graphs that share their memory: they are replayed one after the other, never two at once."""
+
+    def __init__(self, stream: Any) -> None:
+        self.stream = stream
+        self.pool: Any = None
+
+    def __call__(self, work: Work) -> Work:
+        graph = torch.cuda.CUDAGraph()
+        # Another thread makes the next step meanwhile; what it does is no part of the recording.
+        with torch.cuda.graph(graph, pool=self.pool, stream=self.stream, capture_error_mode="thread_local"):
+            found = work()
+        self.pool = graph.pool()
+
+        def again() -> Tensor:
+            graph.replay()
+            return found.clone()  # the memory of ``found`` is the next graph's too
+
+        return again
+
+
+def ready_for_graphs(fabric: Any, model: nn.Module, optimizer: torch.optim.Optimizer, moving: bool) -> None:
+    """Refuse what cannot be recorded, and let the optimizer be; ``moving``: its learning rates change."""
+    if fabric.device.type != "cuda" or fabric.world_size > 1:
+        raise InputError(
+            f"graphs=True records the work of one CUDA device, and this run has {fabric.world_size} process(es) on "
+            f"{fabric.device.type}. Leave graphs out"
+        )
+    if not getattr(model, "fixed_work", False):
+        raise InputError(
+            f"graphs=True, but {type(model).__name__} does not say that its work follows from the sizes of its input "
+            "alone (fixed_work = True), so it cannot be recorded. Leave graphs out"
+        )
+    for group in optimizer.param_groups:
+        if "capturable" not in group:
+            raise InputError(f"graphs=True, but {type(optimizer).__name__} cannot be recorded; torch.optim.Adam can")
+        group["capturable"] = True
+        if moving:
+            group["lr"] = torch.tensor(float(group["lr"]), device=fabric.device)
+    for state in optimizer.state.values():  # of a run that goes on: what counts steps has to be on the GPU too
+        if isinstance(state.get("step"), Tensor):
+            state["step"] = state["step"].to(fabric.device, torch.float32)

@@ -1,0 +1,207 @@
+"""Steps in a few sizes: the same numbers as in their own size, one recording for each size, and the same on a GPU."""
+
+import numpy as np
+import pytest
+import torch
+from train_world import N_ITEMS, Dot, make_world, run
+
+from negwise.draws import Key
+from negwise.errors import InputError
+from negwise.models import build
+from negwise.protocols import Query, TableModel
+from negwise.samplers import Impression, Lists, Popularity, Uniform
+from negwise.schedule import AnsK
+from negwise.train.asked import Asked
+from negwise.train.batches import fetch
+from negwise.train.recorded import Recorded, padded, rounded
+from negwise.train.step import Step, draw, totals
+
+GPU = pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
+PLACES = 6
+CPU = torch.device("cpu")
+
+
+@pytest.mark.parametrize("to_an_octave", [2, 4])
+def test_sizes_are_few_and_never_too_small(to_an_octave):
+    sizes = [rounded(n, to_an_octave) for n in range(1, 5000)]
+    assert all(n <= size < n * (1 + 1 / to_an_octave) + 1 for n, size in enumerate(sizes, 1))
+    assert sizes == sorted(sizes)
+    assert {rounded(size, to_an_octave) for size in sizes} == set(sizes)
+    assert len(set(sizes)) <= to_an_octave * 13
+    assert rounded(0, to_an_octave) == 0
+
+
+def bert4rec(dropout=0.0):
+    torch.manual_seed(0)
+    return build("bert4rec", {"n_items": N_ITEMS}, heads=2, head_dim=4, max_len=PLACES, dropout=dropout, mask_rate=0.5)
+
+
+def nrms():
+    torch.manual_seed(0)
+    titles = np.random.default_rng(0).integers(1, 30, (N_ITEMS, 5))
+    return build("nrms", {"title": titles, "n_words": 30}, heads=2, head_dim=4, embedding=6, pooling=5, dropout=0.0)
+
+
+class Sequences:
+    """Rows of a few items each, whose owners are their own numbers."""
+
+    def __init__(self, rows=96):
+        dice = np.random.default_rng(1)
+        self.mask = np.arange(PLACES) < dice.integers(1, PLACES + 1, rows)[:, None]
+        self.items = dice.integers(0, N_ITEMS, (rows, PLACES)) * self.mask
+
+    def __len__(self):
+        return len(self.items)
+
+    def batch(self, indices):
+        users = torch.as_tensor(indices)
+        query = Query(torch.from_numpy(self.items[indices]), torch.from_numpy(self.mask[indices]), users)
+        return query, users, users
+
+
+def world(name):
+    """A model in float64, its examples, its sampler and how it hides."""
+    if name == "bert4rec":
+        model = bert4rec().double()
+        return model, Sequences(), Popularity(torch.arange(N_ITEMS) + 1, 0.5), model.cloze
+    data = make_world(shown=True)
+    lists = Lists(torch.from_numpy(data.shown.offsets), torch.from_numpy(data.shown.ids))
+    return nrms().double(), data.train, Impression(lists), None
+
+
+def asked_for(parts, step, k, rows=10, correct=False):
+    model, examples, sampler, hide = parts
+    key = Key(5, step)
+    batch = fetch(examples, np.arange(step, step + rows), slice(0, rows), key, hide)
+    drawn = draw(sampler, batch, k, key)
+    return Asked.of(batch.query, batch.positives, drawn, model, N_ITEMS, correct)
+
+
+def test_the_table_of_bert4rec_is_what_it_encodes():
+    model = bert4rec()
+    assert isinstance(model, TableModel) and not isinstance(nrms(), TableModel)
+    assert torch.equal(model.table, model.encode_candidates(torch.arange(N_ITEMS)))
+
+
+@pytest.mark.parametrize("name", ["bert4rec", "nrms"])
+@pytest.mark.parametrize("k", [1, 3.5, 5, 9])
+def test_padding_changes_nothing_but_sizes(name, k):
+    parts = world(name)
+    step = Step(parts[0])
+    found = []
+    for asked in (own := asked_for(parts, 0, k, correct=name == "bert4rec"), padded(own)):
+        parts[0].zero_grad()
+        loss, wins, pairs = step(asked)
+        (loss.sum() * asked.share).backward()
+        sums = totals(loss, wins, pairs, asked.counted)
+        found.append([sums, *(weight.grad.clone() for weight in parts[0].parameters())])
+    for ours, theirs in zip(*found, strict=True):
+        torch.testing.assert_close(ours, theirs, rtol=1e-12, atol=1e-14)
+    sizes = [{n: tuple(value.shape) for n, value in each.tensors()} for each in (own, padded(own))]
+    assert sizes[0].keys() == sizes[1].keys()
+    changed = {n for n in sizes[0] if sizes[0][n] != sizes[1][n]}
+    assert changed <= {"negatives", "mask", "log_q", "reads", "positives", "candidates"}
+    assert found[0][0][3] > 0
+
+
+def test_a_padded_size_is_really_larger():
+    """So that the test above compares what it means to."""
+    reads = [len(asked_for(world("bert4rec"), step, 5).positives) for step in range(20)]
+    assert any(rounded(n, 4) > n for n in reads)
+    asked = asked_for(world("nrms"), 0, 5)
+    assert rounded(asked.negatives.ids.shape[1], 2) == 6 and rounded(len(asked.candidates), 4) > len(asked.candidates)
+
+
+@pytest.mark.parametrize("name", ["bert4rec", "nrms"])
+def test_one_recording_for_each_size_over_a_schedule(name):
+    """And the weights come out as they do step by step."""
+    rule, steps = AnsK(20), 60
+    ends = []
+    for recorded in (False, True):
+        parts = world(name)
+        step, adam = Step(parts[0]), torch.optim.Adam(parts[0].parameters(), 0.01)
+
+        def learn(asked, step=step, adam=adam):
+            loss, wins, pairs = step(asked)
+            adam.zero_grad()
+            (loss.sum() * asked.share).backward()
+            adam.step()
+            return totals(loss, wins, pairs, asked.counted)
+
+        made = []
+
+        def record(work, made=made):
+            made.append(work)
+            return work
+
+        learner = Recorded(learn, CPU, record) if recorded else learn
+        sums = [learner(asked_for(parts, n, rule(n / (steps - 1)))) for n in range(steps)]
+        ends.append((torch.stack(sums), [weight.detach().clone() for weight in parts[0].parameters()]))
+    columns = {rounded(int(np.ceil(rule(n / (steps - 1)))), 2) for n in range(steps)}
+    assert len(columns) > 5  # K did move through sizes
+    assert len(made) <= len(learner.sizes)
+    rows = {dict(key)["positives"][0] for key in learner.sizes}
+    others = {dict(key).get("candidates") for key in learner.sizes}
+    assert len(learner.sizes) <= len(columns) * len(rows) * len(others)
+    torch.testing.assert_close(ends[0][0], ends[1][0], rtol=1e-9, atol=1e-12)
+    for ours, theirs in zip(ends[0][1], ends[1][1], strict=True):
+        torch.testing.assert_close(ours, theirs, rtol=1e-8, atol=1e-11)
+
+
+def test_graphs_are_refused_where_they_cannot_be(tmp_path):
+    with pytest.raises(InputError, match="one CUDA device, and this run has 1 process"):
+        run(tmp_path / "run", graphs=True)
+    assert not (tmp_path / "run" / "checkpoints").exists()
+
+
+@GPU
+def test_a_model_that_does_not_say_so_is_not_recorded(tmp_path):
+    with pytest.raises(InputError, match=r"Dot does not say .* fixed_work"):
+        run(tmp_path / "run", Dot(), graphs=True, device="cuda")
+
+
+@GPU
+@pytest.mark.parametrize("lr_scale", [None, lambda fraction: 1 - 0.5 * fraction])
+def test_graphs_train_as_plain_steps_do(tmp_path, lr_scale):
+    """On one GPU, from the same weights, with K that changes: the same losses to rounding, and the same twice."""
+    logs = []
+    for name, graphs in (("plain", False), ("graphs", True), ("again", True)):
+        model = bert4rec()
+        run(
+            tmp_path / name, model, examples=Sequences(), sampler=Uniform(N_ITEMS), rule=AnsK(9), steps=60,
+            batch_size=16, hide=model.cloze, device="cuda", graphs=graphs, lr_scale=lr_scale,
+        )  # fmt: skip
+        logs.append([weight.detach().cpu() for weight in model.parameters()])
+    for plain, graphs, again in zip(*logs, strict=True):
+        torch.testing.assert_close(plain, graphs, rtol=2e-3, atol=2e-3)
+        assert torch.equal(graphs, again)
+
+
+@GPU
+def test_a_stopped_run_with_graphs_goes_on_to_the_same_weights(tmp_path):
+    ends = []
+    for name in ("whole", "stopped"):
+        model = bert4rec(dropout=0.3)
+        words = {
+            "examples": Sequences(), "sampler": Uniform(N_ITEMS), "rule": AnsK(9), "steps": 40, "batch_size": 16,
+            "hide": model.cloze, "device": "cuda", "graphs": True, "eval_every": 10,
+        }  # fmt: skip
+        if name == "stopped":
+            with pytest.raises(RuntimeError, match="struck"):
+                run(tmp_path / name, model, **words, lr_scale=strike_at(0.6))
+            model = bert4rec(dropout=0.3)
+            words["hide"] = model.cloze
+        run(tmp_path / name, model, **words, lr_scale=strike_at(2))
+        ends.append([weight.detach().cpu() for weight in model.parameters()])
+    assert all(torch.equal(*pair) for pair in zip(*ends, strict=True))
+
+
+def strike_at(when):
+    """A learning rate that stays as it is, and fails once."""
+
+    def scale(fraction):
+        if fraction > when:
+            raise RuntimeError("struck")
+        return 1.0
+
+    return scale
