@@ -1,242 +1,99 @@
-"""InfoNCE on one GPU, kernels beside plain torch: ``python -m benchmarks.kernels OUT.json [name ...]``.
+"""InfoNCE and the training step on one GPU, peers beside them: ``python -m benchmarks.kernels OUT.json``.
 
-Median of CUDA-event timings, the L2 cache overwritten before each; work under 100 us is replayed from a CUDA graph.
-Memory is the peak above what the inputs take. ``limit_ms`` is the larger of the fewest bytes over the bandwidth of a
-copy, and the operations over the rate of a large bfloat16 product, both measured in the same run.
+Cases in the order of their importance, each with its bars. `benchmarks.cases` says what happens when one fails or time
+runs out; `gpu` is the clock, `limits` counts what cannot be done without, `peers` are the others. ``--tiny`` tries
+every case on shapes that a CPU can take (the fused side with TRITON_INTERPRET=1, where Triton is installed); its
+figures mean nothing. The step needs ML-1M, in the folder that NEGWISE_DATA names.
 """
 
 from __future__ import annotations
 
+import argparse
 import json
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
-import torch.nn.functional as F
-from torch import Tensor
 
-from negwise.files import write_atomically
-from negwise.losses import info_nce, raise_late
-
-CUDA = torch.device("cuda")
-SHORT = 0.1  # ms
-Call = Callable[[], object]
+from benchmarks import bert4rec, gpu, peers
+from benchmarks.cases import Case, Runner, summary
+from benchmarks.loss_cases import bars_5m, bars_100k, batch_case, inside, queue_case, table_case
+from benchmarks.sides import Bench
 
 
-def times(call: Call, repeats: int = 20, warmup: int = 3, most: float = 400.0) -> list[float]:
-    """Milliseconds of each call, by events, with a cold L2; fewer repeats where they would take more than ``most``."""
-    flush = torch.empty(2**28, dtype=torch.int8, device=CUDA)
-    spent: list[float] = []
-    for turn in range(repeats + warmup):
-        if len(spent) > 4 and sum(spent) > most:
-            break
-        flush.fill_(turn)
-        begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))  # type: ignore[no-untyped-call]
-        begin.record()
-        call()
-        end.record()
-        torch.cuda.synchronize()
-        if turn >= warmup:
-            spent.append(begin.elapsed_time(end))
-    return spent
+def cases(bench: Bench, tiny: bool, seconds: float) -> list[Case]:
+    """All of them, the most important first."""
+    n = {name: small if tiny else large for name, (large, small) in SIZES.items()}
+    many = (n["table"], n["rows"], n["k"], n["d"])
+    whole = (n["rows"], n["k"], n["d"])
+    step = bert4rec.TINY if tiny else bert4rec.FULL
+    full = Bench(bench.device, torch.float32, bench.top)
+    return [
+        Case("table 100k", 75, lambda: table_case(bench, *many, full=True, bars=bars_100k)),
+        Case("table 5M", 60, lambda: table_case(bench, n["large table"], *whole, full=True, bars=bars_5m)),
+        Case("queue", 60, lambda: queue_case(bench, n["queue rows"], n["queue"], n["d"])),
+        Case("batch 32k", 75, lambda: batch_case(bench, n["batch"], n["wide"])),
+        Case("batch 262k", 75, lambda: batch_case(bench, n["large batch"], n["wide"], plain=False)),
+        Case("BERT4Rec step", 45, lambda: bert4rec.step_case(step, bench.device)),
+        Case("BERT4Rec step as K grows", 60, lambda: bert4rec.growth_case(step, bench.device)),
+        Case("BERT4Rec to its quality", seconds + 40, lambda: bert4rec.quality_case(step, bench.device, seconds)),
+        Case("table 100k, ids drawn in the kernel", 20, lambda: inside(bench, *many)),
+        Case("table 100k, drawn by popularity", 25, lambda: table_case(bench, *many, skew=1.0)),
+        Case("table of BERT4Rec's step", 20, lambda: table_case(full, *n["step"], skew=0.7)),
+        Case("table of ML-1M", 20, lambda: table_case(bench, *n["ml"])),
+    ]
 
 
-def replayed(call: Call) -> Call:
-    """The same work as a graph."""
-    side = torch.cuda.Stream()  # type: ignore[no-untyped-call]
-    side.wait_stream(torch.cuda.current_stream())
-    with torch.cuda.stream(side):
-        call()
-    torch.cuda.current_stream().wait_stream(side)
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        call()
-    return graph.replay
+SIZES: dict[str, tuple[Any, Any]] = {
+    "table": (100_000, 50),
+    "large table": (5_000_000, 200),
+    "rows": (4096, 6),
+    "k": (1024, 9),
+    "d": (128, 16),
+    "queue rows": (256, 8),
+    "queue": (131_072, 40),
+    "batch": (32_768, 32),
+    "large batch": (262_144, 48),
+    "wide": (256, 32),
+    "step": ((3_400, 8_700, 100, 128), (30, 9, 5, 16)),
+    "ml": ((3_706, 5_120, 100, 64), (40, 5, 6, 16)),
+}
+"""Each size on a GPU, and where it is only tried."""
 
 
-def measure(call: Call, graph: bool = False) -> dict[str, float]:
-    """Time and peak memory; ``graph``: also replayed, which counts where the work is short."""
-    call()
-    torch.cuda.synchronize()
-    torch.cuda.reset_peak_memory_stats()
-    before = torch.cuda.memory_allocated()
-    call()
-    torch.cuda.synchronize()
-    peak = (torch.cuda.max_memory_allocated() - before) / 2**20
-    spent = times(call)
-    found = {"ms": float(np.median(spent)), "ms_min": min(spent), "peak_mib": peak}
-    if graph:
-        found["graph_ms"] = float(np.median(times(replayed(call))))
-    return found
-
-
-def ceilings() -> dict[str, float]:
-    """Bytes per ms of a large copy, read and written, and operations per ms of a large bfloat16 product."""
-    source = torch.empty(2**31, dtype=torch.int8, device=CUDA).random_()
-    target = torch.empty_like(source)
-    copied = 2 * source.numel() / float(np.median(times(lambda: target.copy_(source))))
-    a = torch.randn(8192, 8192, device=CUDA, dtype=torch.bfloat16)
-    multiplied = 2 * 8192**3 / float(np.median(times(lambda: a @ a)))
-    return {"bytes_per_ms": copied, "operations_per_ms": multiplied}
-
-
-def both_ways(loss: Callable[[], Tensor], leaves: list[Tensor]) -> Call:
-    def call() -> None:
-        torch.autograd.grad(loss(), leaves)
-
-    return call
-
-
-def off(ours: Tensor, theirs: Tensor, leaves: list[Tensor]) -> list[float]:
-    """How far two losses and their gradients are apart, each relative to its size."""
-    pairs = [(ours.detach(), theirs.detach())]
-    pairs += zip(torch.autograd.grad(ours, leaves), torch.autograd.grad(theirs, leaves), strict=True)
-    return [float((a.float() - b.float()).norm() / b.float().norm()) for a, b in pairs]
-
-
-def table_case(size: int, rows: int, width: int, depth: int, dtype: torch.dtype, skew: float = 0.0) -> dict[str, Any]:
-    """Ids drawn uniformly, or with probability ~ 1 / (rank + 10)^skew."""
-    make = torch.Generator(CUDA).manual_seed(0)
-    normal: dict[str, Any] = {"generator": make, "device": CUDA, "dtype": dtype}
-    query, positive = (torch.randn(rows, depth, **normal).div_(depth**0.25) for _ in range(2))
-    table = torch.randn(size, depth, **normal).div_(depth**0.25)
-    if skew:
-        odds = (torch.arange(size, device=CUDA, dtype=torch.float64) + 10) ** -skew
-        ids = torch.searchsorted(
-            odds.cumsum(0) / odds.sum(), torch.rand(rows, width, generator=make, device=CUDA).double()
-        )
-    else:
-        ids = torch.randint(0, size, (rows, width), generator=make, device=CUDA)
-    leaves = [t.requires_grad_() for t in (query, positive, table)]
-    return {"query": query, "positive": positive, "table": table, "ids": ids.clamp_(max=size - 1), "leaves": leaves}
-
-
-def plain_table(query: Tensor, positive: Tensor, table: Tensor, ids: Tensor) -> Tensor:
-    keys = F.embedding(ids, table)
-    negatives = torch.einsum("bd,bkd->bk", query, keys)
-    logits = torch.cat([(query * positive).sum(1, keepdim=True), negatives], 1).float()
-    return F.cross_entropy(logits, torch.zeros(len(query), dtype=torch.long, device=CUDA))
-
-
-def lookups(
-    size: int, rows: int, width: int, depth: int, dtype: torch.dtype, top: dict[str, float], skew: float = 0.0,
-    compiled: bool = False,
-) -> dict[str, Any]:  # fmt: skip
-    """Per-row ids into a table; the limit reads each key once for each id."""
-    case = table_case(size, rows, width, depth, dtype, skew)
-    leaves = case.pop("leaves")
-    query, positive, table, ids = (case[name] for name in ("query", "positive", "table", "ids"))
-    nbytes = (
-        rows * width * (depth * table.element_size() + ids.element_size()) + 3 * query.numel() * query.element_size()
-    )
-
-    def ours() -> Tensor:
-        return info_nce(query, positive, table, ids=ids, impl="fused").loss
-
-    def streamed() -> Tensor:
-        return info_nce(query, positive, table, ids=ids, impl="streamed").loss
-
-    def theirs() -> Tensor:
-        return plain_table(query, positive, table, ids)
-
-    found: dict[str, Any] = {
-        "off": off(ours(), streamed(), leaves),
-        "shape": {"M": size, "B": rows, "K": width, "D": depth, "dtype": str(dtype), "skew": skew},
-        "forward_bytes": nbytes,
-        "forward_limit_ms": nbytes / top["bytes_per_ms"],
-        "fused": {"forward": measure(ours, graph=True), "both": measure(both_ways(ours, leaves), graph=True)},
-        "eager": {"forward": measure(theirs), "both": measure(both_ways(theirs, leaves))},
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.kernels", description=__doc__)
+    parser.add_argument("out", type=Path)
+    parser.add_argument("--tiny", action="store_true", help="try every case on small shapes, on a CPU too")
+    parser.add_argument("--only", nargs="+", metavar="NAME", help="these cases alone")
+    parser.add_argument("--seconds", type=float, default=1e9, help="leave out a case that would not fit into this time")
+    parser.add_argument("--quality-seconds", type=float, default=115.0, help="the length of BERT4Rec's training")
+    parser.add_argument("--resume", action="store_true", help="run only what OUT lacks or what failed there")
+    asked = parser.parse_args()
+    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    if device.type == "cpu" and not asked.tiny:
+        parser.error("there is no CUDA device; --tiny tries the cases on a CPU")
+    dtype = torch.float32 if asked.tiny else torch.bfloat16
+    top = gpu.ceilings(device, asked.tiny)
+    bench = Bench(device, dtype, top)
+    chosen = cases(bench, asked.tiny, 3.0 if asked.tiny else asked.quality_seconds)
+    names = [case.name for case in chosen]
+    unknown = sorted(set(asked.only or ()) - set(names))
+    if unknown:
+        parser.error(f"--only: got {', '.join(unknown)}, expected names among {', '.join(names)}")
+    facts = {
+        "command": " ".join(["python -m benchmarks.kernels", *sys.argv[1:]]),
+        "device": torch.cuda.get_device_name() if device.type == "cuda" else "cpu",
+        "torch": torch.__version__,
+        "peers": peers.standing(),
+        "ceilings": top,
     }
-    if compiled:
-        fast = torch.compile(theirs, dynamic=False)
-        found["compile"] = {"both": measure(both_ways(fast, leaves))}
-    return found
-
-
-def queue(rows: int, width: int, depth: int, dtype: torch.dtype, top: dict[str, float]) -> dict[str, Any]:
-    """A frozen queue: the loss and the gradient of the query."""
-    query, positive = (torch.randn(rows, depth, device=CUDA, dtype=dtype).div_(depth**0.25) for _ in range(2))
-    keys = torch.randn(width, depth, device=CUDA, dtype=dtype).div_(depth**0.25)
-    query.requires_grad_()
-    operations = 4 * rows * width * depth
-
-    def ours(stats: bool = True) -> Tensor:
-        return info_nce(query, positive, keys, impl="fused", stats=stats).loss
-
-    def theirs() -> Tensor:
-        logits = torch.cat([(query * positive).sum(1, keepdim=True), query @ keys.t()], 1).float()
-        return F.cross_entropy(logits, torch.zeros(rows, dtype=torch.long, device=CUDA))
-
-    found: dict[str, Any] = {
-        "off": off(ours(), info_nce(query, positive, keys, impl="streamed").loss, [query]),
-        "shape": {"B": rows, "K": width, "D": depth, "dtype": str(dtype)},
-        "operations": operations,
-        "limit_ms": max(keys.numel() * 2 / top["bytes_per_ms"], operations / top["operations_per_ms"]),
-        "fused": {"both": measure(both_ways(ours, [query]), graph=True)},
-        "fused_without_wins": {"both": measure(both_ways(lambda: ours(False), [query]), graph=True)},
-        "eager": {"both": measure(both_ways(theirs, [query]), graph=True)},
-    }
-    spent = found["fused"]["both"]["graph_ms"]
-    found["tflops"] = operations / spent / 1e9
-    return found
-
-
-def batch(rows: int, depth: int, dtype: torch.dtype, top: dict[str, float], plain: bool = True) -> dict[str, Any]:
-    """The other rows' positives, both sides trained."""
-    query, positive = (
-        torch.randn(rows, depth, device=CUDA, dtype=dtype).div_(depth**0.25).requires_grad_() for _ in range(2)
-    )
-    operations = 8 * rows * rows * depth
-
-    def ours() -> Tensor:
-        return info_nce(query, positive, impl="fused").loss
-
-    def theirs() -> Tensor:
-        return F.cross_entropy((query @ positive.t()).float(), torch.arange(rows, device=CUDA))
-
-    leaves = [query, positive]
-    found: dict[str, Any] = {
-        "off": off(ours(), info_nce(query, positive, impl="streamed").loss, leaves) if plain else None,
-        "shape": {"B": rows, "D": depth, "dtype": str(dtype)},
-        "operations": operations,
-        "limit_ms": operations / top["operations_per_ms"],
-        "gradients_mib": 2 * query.numel() * query.element_size() / 2**20,
-        "fused": {"forward": measure(ours), "both": measure(both_ways(ours, leaves))},
-    }
-    if plain:
-        found["eager"] = {"both": measure(both_ways(theirs, leaves))}
-    return found
-
-
-def main() -> None:
-    out, names = Path(sys.argv[1]), sys.argv[2:]
-    top = ceilings()
-    half, full = torch.bfloat16, torch.float32
-    cases: dict[str, Callable[[], dict[str, Any]]] = {
-        "table 100k": lambda: lookups(100_000, 4096, 1024, 128, half, top),
-        "queue": lambda: queue(256, 131_072, 128, half, top),
-        "batch 32k": lambda: batch(32_768, 256, half, top),
-        "table of BERT4Rec's step": lambda: lookups(3_400, 8_700, 100, 128, full, top, 0.7),
-        "table 5M": lambda: lookups(5_000_000, 4096, 1024, 128, half, top),
-        "table 100k, drawn by popularity": lambda: lookups(100_000, 4096, 1024, 128, half, top, 1.0),
-        "table of ML-1M": lambda: lookups(3_706, 5120, 100, 64, half, top),
-        "batch 262k": lambda: batch(262_144, 256, half, top, plain=False),
-        "table 100k beside torch.compile": lambda: lookups(100_000, 4096, 1024, 128, half, top, compiled=True),
-    }
-    found: dict[str, Any] = {"device": torch.cuda.get_device_name(), "torch": torch.__version__, "ceilings": top}
-    for name, case in cases.items():
-        if names and name not in names:
-            continue
-        found[name] = case()
-        torch.cuda.synchronize()
-        raise_late()
-        torch.cuda.empty_cache()
-        write_atomically(out, json.dumps(found, indent=1) + "\n")
-        print(name, json.dumps(found[name]), flush=True)
+    runner = Runner(asked.out, device, asked.seconds, facts, judge=not asked.tiny, resume=asked.resume)
+    good = runner.run([case for case in chosen if not asked.only or case.name in asked.only])
+    print(summary(json.loads(asked.out.read_text())))
+    return 0 if good else 1
 
 
 if __name__ == "__main__":
-    main()
+    raise SystemExit(main())

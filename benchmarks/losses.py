@@ -9,23 +9,20 @@ keeps what it once had would hide the second case's); gradients of the inputs ar
 
 from __future__ import annotations
 
-import importlib
 import os
 import subprocess
 import sys
-import tempfile
 from collections.abc import Callable
-from pathlib import Path
 from types import ModuleType
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from benchmarks import peers
 from benchmarks.table import Row, peak_extra_mb, seconds
 from negwise.losses import info_nce
 
-PEER = "info-nce-pytorch==0.1.4"
 TEMPERATURE = 0.1
 SHAPE = (256, 131_072, 128)  # B, K, D
 HUGE = (32, 1_000_000, 256)
@@ -33,16 +30,12 @@ BATCH_CHUNKS = (16, 32, 64, 128, 256)
 
 
 def peer() -> ModuleType:
-    """info-nce-pytorch from its package, in a folder that can be thrown away."""
-    home = Path(os.environ.get("NEGWISE_PEERS", Path(tempfile.gettempdir()) / "negwise-peers")) / "info-nce"
-    if not (home / "info_nce").is_dir():
-        command = [sys.executable, "-m", "pip", "install", "-q", "--no-deps", "--target", str(home), PEER]
-        subprocess.run(command, check=True)
-    sys.path.insert(0, str(home))
+    """info-nce-pytorch from its package, fetched where it is not there."""
     try:
-        return importlib.import_module("info_nce")
-    finally:
-        sys.path.remove(str(home))
+        return peers.module("info-nce-pytorch")
+    except ImportError:
+        peers.install(["info-nce-pytorch"])
+        return peers.module("info-nce-pytorch")
 
 
 def vectors(shape: tuple[int, int, int], trainable: bool) -> tuple[Tensor, Tensor, Tensor]:

@@ -92,6 +92,9 @@ class Draw:
     Slot j of row b is drawn from the words that ``seed``, ``step``, ``stream`` and ``numbers[b]`` name in
     `negwise.draws`, and again up to ``laps`` times where it is the row's positive or known to its owner. So whoever
     reads an id may draw it on the spot. `negatives` draws all of them as the sampler does.
+
+    ``when`` holds the step on the device and goes before ``step``: launches that were recorded, as a CUDA graph's are,
+    then draw anew for whatever step is written there.
     """
 
     seed: int
@@ -107,6 +110,7 @@ class Draw:
     allowed: Tensor  # (B,) int64: mass that is left for the row
     urn: Callable[[torch.device], Urn]
     fill: Callable[[Draw], Negatives]
+    when: Tensor | None = None  # one number, int64
 
     @property
     def rows(self) -> int:
@@ -130,11 +134,12 @@ class Draw:
             positives=move(self.positives),
             owners=move(self.owners),
             allowed=move(self.allowed),
+            when=None if self.when is None else move(self.when),
         )
 
     def negatives(self) -> Negatives:
         """What the sampler would have returned at once, on the device of this draw."""
-        return self.fill(self)
+        return self.fill(self if self.when is None else replace(self, step=int(self.when), when=None))
 
 
 @runtime_checkable
@@ -146,6 +151,13 @@ class Sampler(Protocol):
     """
 
     def __call__(self, positives: Tensor, k: float, key: Key, *, owner: Tensor | None = None) -> Negatives: ...
+
+
+@runtime_checkable
+class Planner(Sampler, Protocol):
+    """A sampler that can also say what it would draw, for a loss that draws where it looks up."""
+
+    def plan(self, positives: Tensor, k: float, key: Key, *, owner: Tensor | None = None) -> Draw: ...
 
 
 @dataclass(frozen=True)

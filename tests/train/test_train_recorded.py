@@ -13,8 +13,8 @@ from negwise.samplers import Impression, Lists, Popularity, Uniform
 from negwise.schedule import AnsK
 from negwise.train.asked import Asked
 from negwise.train.batches import fetch
-from negwise.train.recorded import Recorded, padded, rounded
-from negwise.train.step import Step, draw, totals
+from negwise.train.recorded import REPEATED, Recorded, padded, rounded
+from negwise.train.step import Step, draw, plan, totals
 
 GPU = pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
 PLACES = 6
@@ -69,11 +69,11 @@ def world(name):
     return nrms().double(), data.train, Impression(lists), None
 
 
-def asked_for(parts, step, k, rows=10, correct=False):
+def asked_for(parts, step, k, rows=10, correct=False, lazy=False):
     model, examples, sampler, hide = parts
     key = Key(5, step)
     batch = fetch(examples, np.arange(step, step + rows), slice(0, rows), key, hide)
-    drawn = draw(sampler, batch, k, key)
+    drawn = plan(sampler, batch, k, key) if lazy else draw(sampler, batch, k, key)
     return Asked.of(batch.query, batch.positives, drawn, model, N_ITEMS, correct)
 
 
@@ -83,13 +83,14 @@ def test_the_table_of_bert4rec_is_what_it_encodes():
     assert torch.equal(model.table, model.encode_candidates(torch.arange(N_ITEMS)))
 
 
-@pytest.mark.parametrize("name", ["bert4rec", "nrms"])
+@pytest.mark.parametrize(("name", "lazy"), [("bert4rec", False), ("bert4rec", True), ("nrms", False)])
 @pytest.mark.parametrize("k", [1, 3.5, 5, 9])
-def test_padding_changes_nothing_but_sizes(name, k):
+def test_padding_changes_nothing_but_sizes(name, lazy, k):
     parts = world(name)
     step = Step(parts[0])
     found = []
-    for asked in (own := asked_for(parts, 0, k, correct=name == "bert4rec"), padded(own)):
+    own = asked_for(parts, 0, k, correct=name == "bert4rec", lazy=lazy)
+    for asked in (own, padded(own)):
         parts[0].zero_grad()
         loss, wins, pairs = step(asked)
         (loss.sum() * asked.share).backward()
@@ -97,10 +98,10 @@ def test_padding_changes_nothing_but_sizes(name, k):
         found.append([sums, *(weight.grad.clone() for weight in parts[0].parameters())])
     for ours, theirs in zip(*found, strict=True):
         torch.testing.assert_close(ours, theirs, rtol=1e-12, atol=1e-14)
-    sizes = [{n: tuple(value.shape) for n, value in each.tensors()} for each in (own, padded(own))]
+    sizes = [{n: tuple(value.shape) for n, value in each.tensors().items()} for each in (own, padded(own))]
     assert sizes[0].keys() == sizes[1].keys()
     changed = {n for n in sizes[0] if sizes[0][n] != sizes[1][n]}
-    assert changed <= {"negatives", "mask", "log_q", "reads", "positives", "candidates"}
+    assert changed <= {"negatives", "mask", "log_q", "counts", *REPEATED, "candidates"}
     assert found[0][0][3] > 0
 
 
@@ -112,9 +113,9 @@ def test_a_padded_size_is_really_larger():
     assert rounded(asked.negatives.ids.shape[1], 2) == 6 and rounded(len(asked.candidates), 4) > len(asked.candidates)
 
 
-@pytest.mark.parametrize("name", ["bert4rec", "nrms"])
-def test_one_recording_for_each_size_over_a_schedule(name):
-    """And the weights come out as they do step by step."""
+@pytest.mark.parametrize(("name", "lazy"), [("bert4rec", False), ("bert4rec", True), ("nrms", False)])
+def test_one_recording_for_each_size_over_a_schedule(name, lazy):
+    """And the weights come out as they do step by step, with negatives that are drawn at once."""
     rule, steps = AnsK(20), 60
     ends = []
     for recorded in (False, True):
@@ -135,13 +136,14 @@ def test_one_recording_for_each_size_over_a_schedule(name):
             return work
 
         learner = Recorded(learn, CPU, record) if recorded else learn
-        sums = [learner(asked_for(parts, n, rule(n / (steps - 1)))) for n in range(steps)]
+        asked = (asked_for(parts, n, rule(n / (steps - 1)), lazy=lazy and recorded) for n in range(steps))
+        sums = [learner(each) for each in asked]
         ends.append((torch.stack(sums), [weight.detach().clone() for weight in parts[0].parameters()]))
     columns = {rounded(int(np.ceil(rule(n / (steps - 1)))), 2) for n in range(steps)}
     assert len(columns) > 5  # K did move through sizes
     assert len(made) <= len(learner.sizes)
-    rows = {dict(key)["positives"][0] for key in learner.sizes}
-    others = {dict(key).get("candidates") for key in learner.sizes}
+    rows = {dict(key[1:])["positives"][0] for key in learner.sizes}
+    others = {dict(key[1:]).get("candidates") for key in learner.sizes}
     assert len(learner.sizes) <= len(columns) * len(rows) * len(others)
     torch.testing.assert_close(ends[0][0], ends[1][0], rtol=1e-9, atol=1e-12)
     for ours, theirs in zip(ends[0][1], ends[1][1], strict=True):

@@ -6,14 +6,14 @@ All of it follows from ids, so it is made on the CPU, ahead of the step, and the
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from negwise.protocols import Negatives, Query, TableModel
+from negwise.protocols import Draw, Negatives, Query, TableModel
 
 DENSE = 8
 """A table of the whole catalogue beats a sort from about one id asked for in this many items on (measured on a CPU)."""
@@ -43,16 +43,16 @@ class Asked:
     """Work for `Step`. No dataclass: Fabric takes frozen ones apart on their way to ``forward``, and fails.
 
     ``candidates`` (U,) are the ids to encode; ``positives`` (B,), ``negatives`` (B, K) and, for a model that needs
-    them, ``query.items`` are places among those. None: the model has a table, and places are ids. A row counts
-    where ``negatives.mask`` has something; ``counted`` (), as float64, is how many rows there are, and ``share`` ()
-    what their losses are multiplied by to make the loss.
+    them, ``query.items`` are places among those. None: the model has a table, and places are ids, which may also be
+    drawn when they are read. A row counts where it has negatives; ``counted`` (), as float64, is how many rows there
+    are, and ``share`` () what their losses are multiplied by to make the loss.
     """
 
     def __init__(
         self,
         query: Query,
         positives: Tensor,
-        negatives: Negatives,
+        negatives: Negatives | Draw,
         candidates: Tensor | None = None,
         counted: Tensor | None = None,
         share: Tensor | None = None,
@@ -64,9 +64,11 @@ class Asked:
 
     @classmethod
     def of(
-        cls, query: Query, positives: Tensor, drawn: Negatives, model: Any, n_items: int, correct: bool = False
+        cls, query: Query, positives: Tensor, drawn: Negatives | Draw, model: Any, n_items: int, correct: bool = False
     ) -> Asked:
         """From ids to places; with ``correct`` the loss will be corrected by the sampler's ``log_q``."""
+        if isinstance(drawn, Draw):
+            return cls(query, positives, drawn)
         log_q = drawn.log_q if correct else None
         if isinstance(model, TableModel):
             return cls(query, positives, Negatives(drawn.ids, drawn.mask, log_q))
@@ -81,24 +83,38 @@ class Asked:
             query = Query(distinct.at(query.items), query.mask, query.users, query.reads)
         return cls(query, distinct.at(positives), negatives, distinct.ids)
 
-    def tensors(self) -> Iterator[tuple[str, Tensor]]:
-        """Every tensor there is, by name."""
-        named = {
-            "items": self.query.items, "seen": self.query.mask, "users": self.query.users, "reads": self.query.reads,
-            "positives": self.positives, "negatives": self.negatives.ids, "mask": self.negatives.mask,
-            "log_q": self.negatives.log_q, "candidates": self.candidates, "counted": self.counted, "share": self.share,
-        }  # fmt: skip
-        return ((name, value) for name, value in named.items() if value is not None)
+    @property
+    def width(self) -> int:
+        """K, as far as memory goes."""
+        return self.negatives.width if isinstance(self.negatives, Draw) else self.negatives.ids.shape[1]
 
-    @classmethod
-    def from_tensors(cls, named: dict[str, Tensor]) -> Asked:
-        """The inverse of `tensors`."""
+    def tensors(self) -> dict[str, Tensor]:
+        """Every tensor there is, by name."""
+        query, drawn = self.query, self.negatives
+        named = {
+            "items": query.items, "seen": query.mask, "users": query.users, "reads": query.reads,
+            "positives": self.positives, "candidates": self.candidates, "counted": self.counted, "share": self.share,
+        }  # fmt: skip
+        if isinstance(drawn, Draw):
+            named |= {name: getattr(drawn, name) for name in ("numbers", "counts", "owners", "allowed", "when")}
+        else:
+            named |= {"negatives": drawn.ids, "mask": drawn.mask, "log_q": drawn.log_q}
+        return {name: value for name, value in named.items() if value is not None}
+
+    def having(self, named: Mapping[str, Tensor], width: int | None = None) -> Asked:
+        """The same with other `tensors`; ``width``: with room for so many negatives."""
         query = Query(named["items"], named["seen"], named["users"], named.get("reads"))
-        negatives = Negatives(named["negatives"], named["mask"], named.get("log_q"))
-        return cls(query, named["positives"], negatives, named.get("candidates"), named["counted"], named["share"])
+        if isinstance(self.negatives, Draw):
+            own: dict[str, Any] = {name: named[name] for name in ("numbers", "counts", "owners", "allowed")}
+            drawn: Negatives | Draw = replace(
+                self.negatives, **own, positives=named["positives"], when=named.get("when"), width=width or self.width
+            )
+        else:
+            drawn = Negatives(named["negatives"], named["mask"], named.get("log_q"))
+        return Asked(query, named["positives"], drawn, named.get("candidates"), named["counted"], named["share"])
 
     def map(self, change: Callable[[Tensor], Tensor]) -> Asked:
-        return Asked.from_tensors({name: change(value) for name, value in self.tensors()})
+        return self.having({name: change(value) for name, value in self.tensors().items()})
 
     def to(self, device: torch.device) -> Asked:
         return self.map(lambda part: part.to(device, non_blocking=True))

@@ -24,6 +24,8 @@ Record = Callable[[Work], Work]
 
 ROWS, COLUMNS = 4, 2
 """Sizes to an octave: of rows, where what is added costs work, and of K, where it is masked and costs little."""
+REPEATED = ("reads", "positives", "numbers", "owners", "allowed")
+"""What has an entry for each query and is filled up with the first one's."""
 SLOTS = 2
 """Places on the host for what is on its way: the next step's is written while this step's is still read."""
 
@@ -46,24 +48,20 @@ def padded(asked: Asked) -> Asked:
     Queries that are read off sequences are filled up with the first one, which then has no negatives, hence no loss;
     negatives with masked ones; candidates with the first one, which nobody looks up there.
     """
-    parts = dict(asked.tensors())
-    columns = rounded(parts["negatives"].shape[1], COLUMNS) - parts["negatives"].shape[1]
+    parts = asked.tensors()
+    width = rounded(asked.width, COLUMNS)
     rows = rounded(len(asked.positives), ROWS) - len(asked.positives) if "reads" in parts else 0
+    more = {name: rows for name in REPEATED if name in parts}
+    if "candidates" in parts:
+        more["candidates"] = rounded(len(parts["candidates"]), ROWS) - len(parts["candidates"])
+    for name, number in more.items():
+        parts[name] = torch.cat([parts[name], parts[name][:1].expand(number, *parts[name].shape[1:])])
     for name in ("negatives", "mask", "log_q"):
         if name in parts:
-            parts[name] = F.pad(parts[name], (0, columns, 0, rows))
-    for name in ("reads", "positives"):
-        if name in parts and rows:
-            parts[name] = _filled(parts[name], rows)
-    if "candidates" in parts:
-        parts["candidates"] = _filled(
-            parts["candidates"], rounded(len(parts["candidates"]), ROWS) - len(parts["candidates"])
-        )
-    return Asked.from_tensors(parts)
-
-
-def _filled(values: Tensor, more: int) -> Tensor:
-    return torch.cat([values, values[:1].expand(more, *values.shape[1:])])
+            parts[name] = F.pad(parts[name], (0, width - asked.width, 0, rows))
+    if "counts" in parts:
+        parts["counts"] = F.pad(parts["counts"], (0, rows))
+    return asked.having(parts, width)
 
 
 class Recorded:
@@ -77,7 +75,7 @@ class Recorded:
 
     def __call__(self, asked: Asked) -> Tensor:
         asked = padded(asked)
-        key = tuple((name, value.shape) for name, value in asked.tensors())
+        key = (asked.width, *((name, value.shape) for name, value in asked.tensors().items()))
         if key not in self.sizes:
             self.sizes[key] = Size(asked, self.device)
         size = self.sizes[key]
@@ -112,8 +110,8 @@ class Size:
 
     def put(self, asked: Asked) -> None:
         if not self.slots:
-            for (_, here), (_, value) in zip(self.asked.tensors(), asked.tensors(), strict=True):
-                here.copy_(value)
+            for name, value in asked.tensors().items():
+                self.asked.tensors()[name].copy_(value)
             return
         self.slots[self.uses % SLOTS].send(asked, self.asked)
 
@@ -127,10 +125,10 @@ class Slot:
 
     def send(self, asked: Asked, to: Asked) -> None:
         self.read.synchronize()  # until what was here before has been read
-        parts = zip(asked.tensors(), self.asked.tensors(), to.tensors(), strict=True)
-        for (_, value), (_, pinned), (_, there) in parts:
-            pinned.copy_(value)
-            there.copy_(pinned, non_blocking=True)
+        pinned, there = self.asked.tensors(), to.tensors()
+        for name, value in asked.tensors().items():
+            pinned[name].copy_(value)
+            there[name].copy_(pinned[name], non_blocking=True)
         self.read.record()
 
 

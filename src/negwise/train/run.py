@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from negwise import distributed, metrics
 from negwise.draws import Key
 from negwise.losses import raise_late
-from negwise.protocols import Observation, OpenLoopRule, Rule, Sampler
+from negwise.protocols import Draw, Negatives, Observation, OpenLoopRule, Planner, Rule, Sampler, TableModel
 from negwise.records import Run as Log
 from negwise.records import read_run
 from negwise.train import checkpoint
@@ -34,7 +34,7 @@ from negwise.train.launch import reseed
 from negwise.train.ranks import write_ranks
 from negwise.train.recorded import Recorded
 from negwise.train.settings import Settings
-from negwise.train.step import TOTALS, draw, totals
+from negwise.train.step import TOTALS, draw, plan, totals
 from negwise.train.stopping import Stopped, Stopping
 
 Enough = Callable[[Log], bool]
@@ -88,8 +88,11 @@ class Run:
         self.asked: list[float] = []
         self.stop_agreed = False
         self.learner: Callable[[Asked], Tensor] = lambda asked: self.learn(asked.to(self.fabric.device))
+        self.planner: Planner | None = None  # of negatives that the loss draws itself
         if self.settings.graphs:
             self.learner = Recorded(self.learn, self.fabric.device)
+            by_id = isinstance(self.model, TableModel) and not self.settings.correct
+            self.planner = self.sampler if by_id and isinstance(self.sampler, Planner) else None
         # A CPU has its hands full with the step itself; several ranks take turns to speak to each other.
         self.looks_ahead = (
             self.fabric.device.type == "cuda" and self.fabric.world_size == 1 and isinstance(self.rule, OpenLoopRule)
@@ -163,7 +166,10 @@ class Run:
         key, rows = Key(self.settings.seed, step), self.order.batch(step)
         mine = share(len(rows), self.fabric.global_rank, self.fabric.world_size)
         batch = fetch(self.examples, rows, mine, key, self.hide)
-        drawn = draw(self.sampler, batch, k, key, self.fabric.device)
+        if self.planner is None:
+            drawn: Negatives | Draw = draw(self.sampler, batch, k, key, self.fabric.device)
+        else:
+            drawn = plan(self.planner, batch, k, key)
         asked = Asked.of(batch.query, batch.positives, drawn, self.model, self.n_items, self.settings.correct)
         asked.counted.fill_(batch.counted)
         return len(rows), asked

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -13,7 +14,7 @@ from negwise import distributed
 from negwise.draws import Key
 from negwise.errors import InputError
 from negwise.losses.info_nce import info_nce
-from negwise.protocols import Negatives, Sampler
+from negwise.protocols import Draw, Negatives, Planner, Sampler
 from negwise.train.asked import Asked
 from negwise.train.batches import Batch
 
@@ -38,14 +39,11 @@ class Step(nn.Module):
             # The gradient of an embedding adds up rows faster than that of indexing does.
             return F.embedding(places, vectors)
 
+        named: dict[str, Any] = {"ids": negatives}
+        if isinstance(negatives, Negatives):
+            named = {"ids": negatives.ids, "mask": negatives.mask, "log_q": negatives.log_q}
         result = info_nce(
-            model.encode_queries(asked.query, encoded),
-            encoded(asked.positives),
-            vectors,
-            ids=negatives.ids,
-            mask=negatives.mask,
-            log_q=negatives.log_q,
-            reduction="none",
+            model.encode_queries(asked.query, encoded), encoded(asked.positives), vectors, **named, reduction="none"
         )
         assert result.wins is not None and result.pairs is not None
         return result.loss, result.wins, result.pairs
@@ -62,6 +60,12 @@ def draw(sampler: Sampler, batch: Batch, k: float, key: Key, device: torch.devic
     if distributed.world_size() > 1 and reads_batch(sampler):
         more["batch"] = distributed.gather(batch.positives[: batch.counted].to(device)).cpu()
     return sampler(batch.positives, k, numbered, owner=batch.groups, **more)
+
+
+def plan(sampler: Planner, batch: Batch, k: float, key: Key) -> Draw:
+    """The same negatives, to be drawn where they are looked up."""
+    drawn = sampler.plan(batch.positives, k, Key(key.seed, key.step, batch.numbers), owner=batch.groups)
+    return replace(drawn, when=torch.tensor(key.step))
 
 
 def reads_batch(sampler: Sampler) -> bool:
