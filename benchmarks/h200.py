@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from benchmarks import bert4rec, data, gpu, training
 from negwise.experiments.training import Parts, Training, make_parts
@@ -25,6 +26,7 @@ from negwise.protocols import Negatives
 from negwise.schedule import ConstantK
 from negwise.train import Settings, evaluate, fit, judged
 from negwise.train.asked import Asked
+from negwise.train.recorded import Recorded
 from negwise.train.step import Step
 
 CUDA = torch.device("cuda")
@@ -36,7 +38,7 @@ def timed(call: gpu.Call) -> float:
 
 
 def nrms() -> dict[str, float]:
-    """Whole steps (forward, backward, Adam) on fixed batches: distinct news against every slot."""
+    """Whole steps on fixed batches: distinct news, as called and recorded, against every slot encoded."""
     found: dict[str, float] = {}
     for batch in (32, 512):
         given = training.feed(batch)
@@ -44,38 +46,47 @@ def nrms() -> dict[str, float]:
         here = training.Feed(
             given.query.to(CUDA), given.positives.to(CUDA), negatives, given.titles, given.n_words, given.real
         )
-        ours, theirs = training.nrms(given).to(CUDA), training.nrms(given).to(CUDA)
-        step = Step(ours)
-
-        def learn(model: Any, loss: Callable[[], torch.Tensor]) -> Callable[[], None]:
-            adam = torch.optim.Adam(model.parameters(), 1e-4, fused=True)
-
-            def once() -> None:
-                with torch.autocast("cuda", torch.bfloat16):
-                    value = loss()
-                adam.zero_grad()
-                value.backward()  # type: ignore[no-untyped-call]
-                adam.step()
-
-            return once
-
-        n_items = len(given.titles)
-        asked = Asked.of(here.query, here.positives, here.negatives, ours, n_items).to(CUDA)  # the loop's is made ahead
-        fast = timed(learn(ours, lambda: step(asked)[0].mean()))  # noqa: B023
-        slow = timed(learn(theirs, lambda: training.usual(theirs, here)))  # noqa: B023
-        found |= {f"samples/s, batch {batch}": batch / fast, f"ratio to every slot, batch {batch}": slow / fast}
+        ours, again, theirs = (training.nrms(given).to(CUDA) for _ in range(3))
+        asked = Asked.of(
+            given.query, given.positives, given.negatives, ours, len(given.titles)
+        )  # the loop's, made ahead
+        called, replayed = learn(ours, Step(ours)), Recorded(learn(again, Step(again)), CUDA)
+        usual = learn(theirs, lambda _: (training.usual(theirs, here),))  # noqa: B023
+        there = asked.to(CUDA)
+        spent = {"called": timed(lambda: called(there)), "recorded": timed(lambda: replayed(asked))}  # noqa: B023
+        slow = timed(lambda: usual(there))  # noqa: B023
+        for name, fast in spent.items():
+            found[f"samples/s, batch {batch}, {name}"] = batch / fast
+            found[f"ratio to every slot, batch {batch}, {name}"] = slow / fast
     return found
 
 
-def loop_rate(parts: Parts, batch: int, steps: int) -> float:
+def learn(model: Any, step: Callable[[Asked], tuple[Tensor, ...]]) -> Callable[[Asked], Tensor]:
+    """A call that takes one step of Adam and returns the loss before it."""
+    adam = torch.optim.Adam(model.parameters(), 1e-4, fused=True, capturable=True)
+
+    def once(asked: Asked) -> Tensor:
+        with torch.autocast("cuda", torch.bfloat16):
+            value = step(asked)[0].mean()
+        adam.zero_grad()
+        value.backward()  # type: ignore[no-untyped-call]
+        adam.step()
+        return value.detach()
+
+    return once
+
+
+def loop_rate(parts: Parts, batch: int, steps: int, graphs: bool) -> float:
     """Samples per second of the whole loop, negatives and log included, from its own clock."""
     with tempfile.TemporaryDirectory() as folder:
         settings = Settings(
-            steps=steps, batch_size=batch, precision="bf16-mixed", log_every=steps // 4, eval_every=steps
-        )
+            steps=steps, batch_size=batch, precision="bf16-mixed", log_every=steps // 4, eval_every=steps,
+            graphs=graphs,
+        )  # fmt: skip
         fit(
             folder, parts.model, parts.examples, n_items=parts.task.n_items, sampler=parts.sampler,
             rule=ConstantK(4), settings=settings, hide=parts.hide, show=False,
+            optimizer=lambda weights: torch.optim.Adam(weights, 1e-4, fused=True),
         )  # fmt: skip
         rows = [json.loads(line) for line in (Path(folder) / "run.jsonl").read_text().splitlines()]
     logged = [row for row in rows if row["kind"] == "step"]
@@ -109,7 +120,8 @@ def main() -> None:
     keep("BERT4Rec", bert4rec.quality_case(bert4rec.FULL, CUDA, seconds))
     keep("NRMS step", nrms())
     news = make_parts(Training(data=str(data.need("mind")), model="nrms", split="user"))
-    keep("NRMS loop, batch 512, samples/s", loop_rate(news, 512, 200))
+    for name, graphs in (("called", False), ("recorded", True)):
+        keep(f"NRMS loop, batch 512, {name}, samples/s", loop_rate(news, 512, 200, graphs))
     keep("evaluation of 73,000 impressions, s", evaluation(news))
 
 
