@@ -12,11 +12,12 @@ from negwise.experiments.evidence import clicks as simulated
 from negwise.experiments.evidence.analysis import Analysis, best_constant, fit_of, load_analysis
 from negwise.experiments.evidence.protocol import Protocol
 from negwise.experiments.evidence.record import collect, ranks_of, write
-from negwise.experiments.evidence.reproduce import Asked, protocol_of
+from negwise.experiments.evidence.reproduce import Asked, protocol_of, reproduce, task_of
+from negwise.experiments.evidence.stopwatch import reproduce_seconds, step_ms
 from negwise.experiments.evidence.tables import endpoints, sweep
 from negwise.experiments.evidence.tasks import TASKS
 from negwise.experiments.evidence.truth import truths
-from negwise.experiments.training import Training, train
+from negwise.experiments.training import Training, make_task, train
 from negwise.metrics import evaluate
 from negwise.theory.separation import auc
 
@@ -74,11 +75,42 @@ def test_a_cell_of_each_task(task, cache):
     assert (cell.folder / "test_ranks.safetensors").exists()
 
 
+OTHERS = {
+    "naml": {"hidden": 8, "embedding": 8, "pooling": 8},
+    "lstur": {"hidden": 8, "embedding": 8},
+    "siamese-cnn": {"hidden": 8, "embedding": 8},
+    "siamese-lstm": {"hidden": 8, "embedding": 8},
+}
+
+
+@pytest.mark.parametrize("model", OTHERS)
+def test_a_cell_of_each_other_model(model, cache):
+    task = "matching" if model.startswith("siamese") else "news"
+    data = str(pairs(cache)) if task == "matching" else "clicks"
+    fields = {**TINY[task], "settings": OTHERS[model]}
+    asked = Asked(task=task, data=data, model=model, k=(4,), steps=2, seeds=1, fields=fields, device="cpu")
+    protocol = protocol_of(asked, cache / "out")
+    cell = protocol.tuned(1).tuning(protocol.tuned(1).arms[0])[1]
+    result = train(Training(**cell.training), cell.folder, show=False)
+    saved = json.loads((cell.folder / "config.json").read_bytes())["run"]
+    assert result["steps"] == 2 and saved["model"] == model and saved["learning_rate"] == TASKS[task].rate
+    assert protocol.task.name == f"{task}-{model}" and protocol.task.peaks == ("K*",)
+
+
 @pytest.fixture(scope="module")
 def done(tmp_path_factory):
     """A whole protocol, its record and its standings."""
     out = tmp_path_factory.mktemp("evidence")
-    asked = Asked(task="news", data="clicks", k=(1, 3, 6), steps=12, seeds=2, fields=TINY["news"], device="cpu")
+    asked = Asked(
+        task="news",
+        data="clicks",
+        k=(1, 3, 6),
+        steps=12,
+        seeds=2,
+        turning=(0.1, 0.5),
+        fields=TINY["news"],
+        device="cpu",
+    )
     protocol = replace(protocol_of(asked, out / "runs"), work=here)
     protocol.run(lambda _: None)
     record, ranks = collect(protocol, "cpu")
@@ -93,7 +125,13 @@ def test_the_protocol_trains_what_the_plan_says(done):
     rules = [arm["rule"] for arm in record["arms"]]
     fixed = sorted({1, 3, 6, record["k_star"]})
     peaks = [k for k in dict.fromkeys((record["k_star"], record["k_best"])) if k > 1]
-    assert rules == [str(k) for k in fixed] + [f"{kind}:{k}" for k in peaks for kind in ("ans", "warm")]
+    schedules = [f"{kind}:{k}" for k in peaks for kind in ("ans", "warm")]
+    turning = (
+        [f"ans:{record['k_star']}:0.5"] if record["k_star"] > 1 else []
+    )  # ANS's own turning point is there already
+    assert rules == [*map(str, fixed), *schedules, *turning]
+    roles = ["fixed"] * len(fixed) + ["schedule"] * len(schedules) + ["turning"] * len(turning)
+    assert [arm["role"] for arm in record["arms"]] == roles
     assert all(len(arm["seeds"]) == 2 for arm in record["arms"])
     assert set(record["tuning"]) == {str(k) for k in {1, 6, record["k_star"]}}
     for arm in record["arms"]:
@@ -105,6 +143,122 @@ def test_the_protocol_trains_what_the_plan_says(done):
     count = sum(1 for _ in protocol.out.rglob("result.json"))
     protocol.run(lambda _: None)  # what is done stays done
     assert count == sum(1 for _ in protocol.out.rglob("result.json"))
+
+
+@pytest.mark.slow
+def test_a_folder_with_other_runs_is_refused(done):
+    protocol, _ = done
+    protocol.check()
+    for other in ({"steps": 24}, {"model": "naml"}, {"batch_size": 8}):
+        (name,) = other
+        with pytest.raises(
+            InputError, match=f"the request changed since: {name} was .* and is .*Choose another folder"
+        ):
+            replace(protocol, base=replace(protocol.base, **other)).check()
+
+
+@pytest.mark.slow
+def test_seconds_of_a_folder(done):
+    """Every fixed K has three times, the median of them counts, and the record carries it from then on."""
+    protocol, _ = done
+    record, ranks = collect(protocol, "cpu")
+    assert "pace" not in record
+    write(record, ranks, protocol.out)
+    told = []
+    (pace, again) = reproduce_seconds(protocol.out, steps=12, device="cpu", tell=told.append)
+    found, record = json.loads(pace.read_bytes()), json.loads(again.read_bytes())
+    ks = [arm["rule"] for arm in record["arms"] if arm["role"] == "fixed"]
+    assert list(found["ms"]) == ks and len(told) == 3 * len(ks) and found["machine"]["device"] == "cpu"
+    for k in ks:
+        assert sorted(found["repeats"][k])[1] == found["ms"][k] > 0
+        assert record["pace"]["ms"][k] == pytest.approx(found["ms"][k], rel=1e-5)
+    assert collect(protocol, "cpu")[0]["pace"] == record["pace"]  # the protocol, run again, keeps it
+
+    found["repeats"][ks[-1]].pop()  # stopped before the last turn: only that one is timed
+    pace.write_text(json.dumps(found))
+    told.clear()
+    reproduce_seconds(protocol.out, steps=12, device="cpu", tell=told.append)
+    assert len(told) == 1 and f"K = {ks[-1]}," in told[0]
+    with pytest.raises(InputError, match=r"timed with steps 12, and it is 13 now.*remove that file"):
+        reproduce_seconds(protocol.out, steps=13, device="cpu")
+
+
+def test_the_clock_counts_steps_and_leaves_out_the_warm_up(monkeypatch):
+    """Steps that take 1, 2, 3, ... seconds, of which the first ten warm up: the median of 11 to 15 is 13."""
+    now = iter(np.cumsum(np.arange(1.0, 16.0)))
+    monkeypatch.setattr("negwise.experiments.evidence.stopwatch.time.perf_counter", lambda: next(now))
+
+    def fit(training, _parts, _folder, *, splits, show):
+        assert splits == {} and training.eval_every == training.steps == 15
+        with show as clock:
+            for step in range(training.steps):
+                clock.step({"step": step})
+
+    monkeypatch.setattr("negwise.experiments.evidence.stopwatch.fit_parts", fit)
+    assert step_ms(Training(data="x", model="nrms"), None, 15) == pytest.approx(13_000)
+
+
+def test_a_folder_that_is_no_task_has_no_seconds(tmp_path):
+    with pytest.raises(InputError, match=r"expected the folder of one task.*records there: none"):
+        reproduce_seconds(tmp_path / "nowhere")
+    assert not (tmp_path / "nowhere").exists()
+    (tmp_path / "clicks.json").write_text('{"task": "clicks", "worlds": []}')
+    with pytest.raises(InputError, match=r"expected the folder of one task.*clicks\.json"):
+        reproduce_seconds(tmp_path)
+    (tmp_path / "clicks.json").rename(tmp_path / "items.json")
+    (tmp_path / "items.json").write_text('{"task": "items", "arms": []}')
+    with pytest.raises(InputError, match="no finished run there"):
+        reproduce_seconds(tmp_path)
+    with pytest.raises(InputError, match="steps: got 11, expected 12 or more"):
+        reproduce_seconds(tmp_path, steps=11)
+
+
+@pytest.fixture
+def alone(monkeypatch):
+    """Every protocol works in this process."""
+    work = lambda _, cells: here(c for c in cells if not (c.folder / "result.json").exists())  # noqa: E731
+    monkeypatch.setattr(Protocol, "_work", work)
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("alone")
+def test_the_papers_settings_end_to_end(cache):
+    world = {**WORLD, "impressions": 400}
+    fields = {"world": world, "settings": SMALL, "history": 6, "title_words": 8}
+    asked = Asked(task="news", data="clicks", paper=True, seeds=2, fields=fields, device="cpu")
+    files = reproduce(asked, cache / "out", tell=lambda _: None)
+    assert [file.name for file in files] == ["news-paper.json", "news-paper.safetensors"]
+    record = json.loads(files[0].read_bytes())
+    star = record["k_star"]
+    at_star = [f"ans:{star}", f"warm:{star}"] if star > 1 else []
+    assert [arm["rule"] for arm in record["arms"]] == [*map(str, sorted({1, 4, star})), *at_star]
+    assert {run["learning_rate"] for arm in record["arms"] for run in arm["seeds"]} == {1e-4}
+    assert (record["of"], record["variant"], record["max_k"]) == ("news", "paper", 100)
+    # Two epochs of the training split of the first fold, 32 at a time.
+    clicks = len(make_task(Training(data="clicks", model="nrms", split="user", folds=5, **fields)).train)
+    assert record["steps"] == 2 * -(-clicks // 32) and record["settings"]["precision"] == "32-true"
+    assert not list((cache / "out").glob("tuning/*"))
+    evaluated = record["arms"][0]["seeds"][0]["curve"]["val"]["step"]
+    assert evaluated[0] == 0 and evaluated[-1] == record["steps"] and len(evaluated) <= 1 + 12
+    config = json.loads((cache / "out/arms/4/seed-1/config.json").read_bytes())
+    assert config["training"]["batch_size"] == 32 and config["optimizer"]["lr"] == 1e-4
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("alone")
+def test_another_model_end_to_end(cache, monkeypatch):
+    """The issue's four arms and the largest K, whatever K is best on validation."""
+    monkeypatch.setattr(Protocol, "k_star", property(lambda _: 3))
+    fields = {**TINY["news"], "settings": OTHERS["naml"]}
+    asked = Asked(task="news", data="clicks", model="naml", k=(6,), seeds=2, steps=3, fields=fields, device="cpu")
+    record = json.loads(reproduce(asked, cache / "out", tell=lambda _: None)[0].read_bytes())
+    assert [arm["rule"] for arm in record["arms"]] == ["1", "3", "6", "ans:3", "warm:3"]
+    assert all(len(arm["seeds"]) == 2 for arm in record["arms"])
+    assert (record["task"], record["of"], record["variant"]) == ("news-naml", "news", "model")
+    assert record["title"] == "News recommendation: NAML on a sample of MIND"
+    with pytest.raises(InputError, match="model was 'naml' and is 'nrms'"):  # and no record of the wrong model
+        reproduce(replace(asked, model=None, fields=TINY["news"]), cache / "out", tell=lambda _: None)
+    assert [file.name for file in (cache / "out").glob("*.json")] == ["news-naml.json"]
 
 
 @pytest.mark.slow
@@ -127,10 +281,8 @@ def test_endpoints_by_hand(done):
 
 
 @pytest.mark.slow
-def test_clicks_end_to_end(cache, monkeypatch):
-    monkeypatch.setattr(
-        Protocol, "_work", lambda _, cells: here(c for c in cells if not (c.folder / "result.json").exists())
-    )
+@pytest.mark.usefixtures("alone")
+def test_clicks_end_to_end(cache):
     world = {"shape": "heavy", "noise": 1.0, **WORLD}
     (file,) = simulated.reproduce_clicks(
         cache / "clicks", k=(1, 4), seeds=2, steps=12, worlds=[world], tell=lambda _: None
@@ -187,9 +339,53 @@ def test_requests_that_cannot_be(tmp_path):
         ({"k": (0, 4)}, "k: got 0, 4, expected whole numbers"),
         ({"seeds": 0}, "seeds: got 0, expected 1 or more"),
         ({"steps": 0}, "steps: got 0, expected 1 or more"),
+        ({"model": "nrms"}, "model: got 'nrms', expected one of bert4rec for items"),
+        ({"turning": (0.1, 0.0)}, "turning: got 0.1, 0, expected shares of the steps between 0 and 1"),
+        ({"turning": (1.5,)}, "turning: got 1.5, expected shares"),
+        ({"turning": (0.2, 0.2)}, "turning: got 0.2, 0.2, expected each once"),
+        ({"name": "a/b"}, "name: got 'a/b', expected letters, digits and dashes, as items-long"),
+        ({"name": "../x"}, "name: got '../x'"),
+        ({"name": ""}, "name: got ''"),
+        ({"name": "news"}, "name: got 'news', which is that of something else"),
+        ({"name": "pace"}, "name: got 'pace', which is that of something else"),
+        ({"paper": True, "steps": 100}, "steps: got 100, but the paper's settings say 50 epochs"),
     ):
         with pytest.raises(InputError, match=message):
             protocol_of(Asked(task="items", data="x", device="cpu", **wrong), tmp_path)
+
+
+def test_names_of_records():
+    def name(**asked):
+        return task_of(Asked(**{"task": "matching", "data": "x.jsonl", **asked})).name
+
+    assert name() == name(model="siamese-transformer") == "matching"
+    assert name(model="siamese-cnn") == "matching-siamese-cnn" and name(paper=True) == "matching-paper"
+    assert name(data="docs") == "docs" and name(data="docs", model="siamese-lstm") == "docs-siamese-lstm"
+    assert name(task="items", steps=6000, k=(20, 100, 1000), name="items-long") == "items-long"
+
+
+def test_another_model_has_its_k_searched_as_far_as_the_tasks_own():
+    task = task_of(Asked(task="matching", data="x", model="siamese-cnn", k=(100,), seeds=3))
+    assert (task.ks, task.max_k, task.seeds) == ((1, 100), 500, 3)
+    assert task_of(Asked(task="matching", data="x", k=(100,))).max_k == 100
+
+
+def test_the_papers_k_stays_beside_other_k():
+    task = task_of(Asked(task="matching", data="x", paper=True, k=(20,)))
+    assert task.ks == (1, 20, 180) and task.max_k == 500 and task.rates == (1e-4,)
+    assert (task.size["batch_size"], task.epochs) == (32, 5)
+
+
+@pytest.mark.parametrize("star", [1, 13])
+def test_turning_points_are_arms_up_to_k(tmp_path, monkeypatch, star):
+    monkeypatch.setattr(Protocol, "k_star", property(lambda _: star))
+    monkeypatch.setattr(Protocol, "rate_near", lambda _, k: k / 1000)
+    asked = Asked(task="items", data="x", turning=(0.01, 0.1, 0.5), device="cpu")
+    protocol = protocol_of(asked, tmp_path)
+    cells = [cell for grid in protocol.rated(protocol.turnings, "turning") for cell in grid.cells(grid.arms[0])]
+    expected = [(f"ans:13:{point}", seed) for point in ("0.01", "0.5") for seed in range(5)] if star > 1 else []
+    assert [(cell.training["k"], cell.training["seed"]) for cell in cells] == expected
+    assert {cell.training["learning_rate"] for cell in cells} <= {0.013}  # that of K*
 
 
 def test_a_predicted_k_counts_as_the_nearest_trained_one(tmp_path):

@@ -30,4 +30,7 @@ Records = Annotated[Path, typer.Option(help="Folder for the runs and the record;
 Ks = Annotated[str, typer.Option(help="Fixed K, with commas; 1 is always among them.", show_default="the plan's")]
 Seeds = Annotated[int | None, typer.Option(help="Runs of each arm.", show_default="the plan's")]
 Steps = Annotated[int | None, typer.Option(help="Updates of each run.", show_default="the plan's")]
+Turning = Annotated[str, typer.Option(help="Turning points of ANS up to K*, with commas, as 0.01,0.1,0.5.")]
+Paper = Annotated[bool, typer.Option("--paper", help="The paper's learning rate, batches and epochs; no tuning.")]
+Name = Annotated[str | None, typer.Option(help="Name of the record, as items-long.", show_default="the task's")]
 Vectors = Annotated[str | None, typer.Option(help="Word vectors at the start, as `train --vectors`.")]

@@ -7,9 +7,9 @@ from typing import Annotated, Any
 
 import typer
 
-from negwise.cli.options import Device, Jobs, Json, Ks, Records, Seeds, Steps, Vectors
+from negwise.cli.options import Device, Jobs, Json, Ks, Name, Paper, Records, Seeds, Steps, Turning, Vectors
 from negwise.cli.showing import show_files, stopping, tell
-from negwise.cli.words import whole
+from negwise.cli.words import numbers, whole
 
 app = typer.Typer(help="Remake the paper's figures and tasks by name.", no_args_is_help=True)
 
@@ -40,21 +40,27 @@ def reproduce_news(
     k: Ks = "",
     seeds: Seeds = None,
     steps: Steps = None,
+    model: Annotated[str | None, typer.Option(help="nrms, naml or lstur.", show_default="nrms")] = None,
+    turning: Turning = "",
+    paper: Paper = False,
+    name: Name = None,
     vectors: Vectors = None,
     split: Annotated[str | None, typer.Option(help="folders, for whole MIND.", show_default="5 folds by user")] = None,
     jobs: Jobs = None,
     device: Device = "auto",
     as_json: Json = False,
 ) -> None:
-    """NRMS on MIND: pilot, K*, a sweep of K, schedules, and the record of all of it.
+    """NRMS, NAML or LSTUR on MIND: pilot, K*, a sweep of K, schedules, and the record of all of it.
 
     \b
-    Example:
+    Examples:
       negwise reproduce news --data MINDsmall_train --vectors glove.6B.300d.txt --out runs/news --jobs 12
+      negwise reproduce news --model naml --k 100 --seeds 3 --data MINDsmall_train --out runs/news-naml
+      negwise reproduce news --paper --data MINDsmall_train --out runs/news-paper
     """
     fields = {} if split is None else {"split": split, "folds": None}
-    asked = {"data": data, "k": k, "seeds": seeds, "steps": steps, "vectors": vectors, "fields": fields}
-    _reproduce("news", asked, out, jobs, device, as_json)
+    asked = {"data": data, "k": k, "seeds": seeds, "steps": steps, "model": model, "vectors": vectors, "fields": fields}
+    _reproduce("news", asked | _variant(turning, paper, name), out, jobs, device, as_json)
 
 
 @app.command("matching")
@@ -64,19 +70,27 @@ def reproduce_matching(
     k: Ks = "",
     seeds: Seeds = None,
     steps: Steps = None,
+    model: Annotated[
+        str | None,
+        typer.Option(help="siamese-transformer, siamese-cnn or siamese-lstm.", show_default="siamese-transformer"),
+    ] = None,
+    turning: Turning = "",
+    paper: Paper = False,
+    name: Name = None,
     vectors: Vectors = None,
     jobs: Jobs = None,
     device: Device = "auto",
     as_json: Json = False,
 ) -> None:
-    """The siamese Transformer on text pairs: pilot, K*, a sweep of K, schedules, and the record of all of it.
+    """A siamese model on text pairs: pilot, K*, a sweep of K, schedules, and the record of all of it.
 
     \b
-    Example:
+    Examples:
       negwise reproduce matching --data reuters21578.jsonl.xz --out runs/matching --jobs 12
+      negwise reproduce matching --model siamese-cnn --k 500 --seeds 3 --data pairs.jsonl --out runs/matching-cnn
     """
-    asked = {"data": data, "k": k, "seeds": seeds, "steps": steps, "vectors": vectors}
-    _reproduce("matching", asked, out, jobs, device, as_json)
+    asked = {"data": data, "k": k, "seeds": seeds, "steps": steps, "model": model, "vectors": vectors}
+    _reproduce("matching", asked | _variant(turning, paper, name), out, jobs, device, as_json)
 
 
 @app.command("items")
@@ -86,6 +100,9 @@ def reproduce_items(
     k: Ks = "",
     seeds: Seeds = None,
     steps: Steps = None,
+    turning: Turning = "",
+    paper: Paper = False,
+    name: Name = None,
     jobs: Jobs = None,
     device: Device = "auto",
     as_json: Json = False,
@@ -93,10 +110,13 @@ def reproduce_items(
     """BERT4Rec on interactions: pilot, K*, a sweep of K, schedules, and the record of all of it.
 
     \b
-    Example:
+    Examples:
       negwise reproduce items --data ml-1m_sas.txt.xz --out runs/items --jobs 12
+      negwise reproduce items --turning 0.01,0.05,0.1,0.2,0.3,0.5 --data ml-1m_sas.txt.xz --out runs/items
+      negwise reproduce items --steps 6000 --k 20,100,1000 --name items-long --data ml-1m_sas.txt.xz --out runs/long
     """
-    _reproduce("items", {"data": data, "k": k, "seeds": seeds, "steps": steps}, out, jobs, device, as_json)
+    asked = {"data": data, "k": k, "seeds": seeds, "steps": steps}
+    _reproduce("items", asked | _variant(turning, paper, name), out, jobs, device, as_json)
 
 
 @app.command("clicks")
@@ -121,6 +141,26 @@ def reproduce_clicks(
     show_files(files, as_json)
 
 
+@app.command("seconds")
+def reproduce_seconds(
+    out: Annotated[Path, typer.Option(help="Folder of a task that is done: what --out was.")],
+    steps: Annotated[int, typer.Option(help="Steps of each turn; the first 10 warm up and do not count.")] = 60,
+    device: Device = "auto",
+    as_json: Json = False,
+) -> None:
+    """Time a step at every K of a task, each alone on the machine, and add it to the task's record.
+
+    \b
+    Example:
+      negwise reproduce seconds --out runs/items
+    """
+    with stopping():
+        from negwise.experiments.evidence.stopwatch import reproduce_seconds as work
+
+        files = work(out, steps=steps, device=device, tell=tell)
+    show_files(files, as_json)
+
+
 @app.command("page")
 def reproduce_page(
     records: Annotated[Path, typer.Option(help="Folder of the records.")] = Path("evidence"),
@@ -136,6 +176,12 @@ def reproduce_page(
     from negwise.experiments.evidence.page import refresh
 
     show_files(refresh(records, page, page.with_suffix("")), as_json)
+
+
+def _variant(turning: str, paper: bool, name: str | None) -> dict[str, Any]:
+    points = numbers("--turning", turning)
+    listed = points if isinstance(points, list) else [] if points is None else [points]
+    return {"turning": tuple(listed), "paper": paper, "name": name}
 
 
 def _reproduce(task: str, asked: dict[str, Any], out: Path, jobs: int | None, device: str, as_json: bool) -> None:

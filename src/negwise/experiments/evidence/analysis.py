@@ -34,6 +34,24 @@ class Analysis:
         return str(self.record["task"])
 
     @property
+    def of(self) -> str:
+        """The task of which this is one, or a variant."""
+        return str(self.record.get("of", self.name))
+
+    @property
+    def variant(self) -> str:
+        """What differs: the "model", the settings, which are those of the "paper", or neither."""
+        return str(self.record.get("variant", ""))
+
+    @property
+    def model(self) -> str:
+        return str(self.record["settings"]["model"])
+
+    @property
+    def max_k(self) -> float:
+        return float(self.record.get("max_k", self.record["ks"][-1]))
+
+    @property
     def top_n(self) -> str:
         return str(self.record["top_n"])
 
@@ -104,15 +122,15 @@ class Analysis:
 
     def curve(self, lam: float) -> tuple[Floats, Floats]:
         """K and v(K) at another lambda, from the same pilot."""
-        found = optimal_k(**self.pilot, lam=lam, max_k=float(self.record["ks"][-1]))
+        found = optimal_k(**self.pilot, lam=lam, max_k=self.max_k)
         return np.array(found.curve.k), np.array(found.curve.v)
 
     def k_at(self, lam: float) -> float:
-        return optimal_k(**self.pilot, lam=lam, max_k=float(self.record["ks"][-1])).k
+        return optimal_k(**self.pilot, lam=lam, max_k=self.max_k).k
 
     @cached_property
     def fit(self) -> Fit:
-        return fit_of(self.pilot, float(self.record["ks"][-1]))
+        return fit_of(self.pilot, self.max_k)
 
 
 @dataclass(frozen=True)

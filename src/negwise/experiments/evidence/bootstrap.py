@@ -46,9 +46,7 @@ class Measured:
     @property
     def student(self) -> tuple[float, float]:
         """95%, from the seeds alone by Student's t."""
-        n = len(self.seeds)
-        reach = float(stats.t.ppf(0.975, n - 1) * self.seeds.std(ddof=1) / np.sqrt(n))
-        return self.mean - reach, self.mean + reach
+        return student(self.seeds)
 
     @property
     def p(self) -> float:
@@ -56,6 +54,13 @@ class Measured:
         count = len(self.draws) + 1
         below, above = (1 + (self.draws <= 0).sum()) / count, (1 + (self.draws >= 0).sum()) / count
         return float(min(1.0, 2 * min(below, above)))
+
+
+def student(seeds: Floats) -> tuple[float, float]:
+    """95% interval of the mean of these seeds (S,), by Student's t."""
+    n, mean = len(seeds), float(seeds.mean())
+    reach = float(stats.t.ppf(0.975, n - 1) * seeds.std(ddof=1) / np.sqrt(n))
+    return mean - reach, mean + reach
 
 
 def parts_of(ranks: Ranks, metric: str) -> tuple[Floats, Floats]:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from negwise.experiments.evidence.analysis import Analysis
-from negwise.experiments.evidence.tables import signed, table
+from negwise.experiments.evidence.tables import signed, table, with_interval
+from negwise.experiments.evidence.turning import points
 from negwise.report.words import metric_name
+from negwise.schedule import AnsK
 from negwise.theory.effectiveness import balance
 from negwise.theory.optimal import optimal_k
 from negwise.theory.optimum import k_grid, peaks
@@ -14,8 +16,11 @@ from negwise.theory.reliability import reliability
 from negwise.theory.separation import auc, separation
 
 
-def claims(found: Mapping[str, Analysis]) -> str:
-    """Numbers of the formula are computed here, those of the data come from the records."""
+def claims(found: Mapping[str, Analysis], turned: Sequence[Analysis]) -> str:
+    """Numbers of the formula are computed here, those of the data come from the tasks' records.
+
+    ``turned`` are records with several turning points.
+    """
     rows = [
         ["K = 4 at AUC .75 (news)", _simulated(0.75, 1.0), _near(found["news"])],
         ["K = 20 at AUC .95 (items)", _simulated(0.95, 2.4), _near(found["items"])],
@@ -26,7 +31,7 @@ def claims(found: Mapping[str, Analysis]) -> str:
             "no: the best K of a stage rises over most of training, and ANS falls",
             f"No: {_schedules(found)}",
         ],
-        ["10% is the best turning point", "no: the formula has no turning point", "not run"],
+        ["10% is the best turning point", "no: the formula has no turning point", _turnings(turned)],
         [
             "the best K is near 1 at both ends of training",
             f"no: for mu = 2.4 it is {_stage(0.0)} at the start, {_stage(1.2)} half-way, and undetermined at the end",
@@ -71,6 +76,21 @@ def _schedules(found: Mapping[str, Analysis]) -> str:
         f"{signed(one.difference(f'ans:{one.k_star}', str(one.k_star), one.top_n).mean)} {metric_name(one.top_n)}"
         for name, one in found.items()
     )
+
+
+def _turnings(turned: Sequence[Analysis]) -> str:
+    """The turning point with the best test AUC, and what it gains over the paper's."""
+    parts = []
+    for one in turned:
+        rules = points(one)
+        if AnsK.turning_point not in rules:
+            continue
+        best = max(rules, key=lambda point: one.measured["auc"][rules[point]].mean)
+        gain = one.difference(rules[best], rules[AnsK.turning_point])
+        top = one.difference(rules[best], rules[AnsK.turning_point], one.top_n)
+        said = f"{with_interval(gain)} AUC and {signed(top.mean)} {metric_name(one.top_n)}"
+        parts.append(f"{one.name} is best at {best:g}: {said} against {AnsK.turning_point:g}")
+    return "On test AUC " + "; ".join(parts) if parts else "not run"
 
 
 def _ends(found: Mapping[str, Analysis]) -> str:

@@ -21,7 +21,8 @@ from torch import Tensor
 from negwise import metrics
 from negwise.data import World, clicks
 from negwise.experiments.evidence.protocol import Protocol
-from negwise.experiments.evidence.record import Record, rounded, source_digest
+from negwise.experiments.evidence.provenance import code
+from negwise.experiments.evidence.record import Record, rounded
 from negwise.experiments.evidence.tasks import EvidenceTask, base_training, sized
 from negwise.experiments.plan import spread
 from negwise.experiments.setup import held, machine, versions
@@ -41,15 +42,13 @@ WORLDS: tuple[dict[str, Any], ...] = (
 """Six levels of noise, and at one level three shapes that are not Gaussian."""
 TASK = EvidenceTask(
     name="clicks",
-    title="Simulated clicks: a small NRMS in worlds with known truth",
-    fields={
-        "model": "nrms",
-        "split": "user",
-        "batch_size": 64,
-        "title_words": 4,
-        "history": 40,
-        "settings": {"heads": 4, "head_dim": 8, "embedding": 32, "pooling": 32},
-    },
+    of="clicks",
+    what="Simulated clicks",
+    where="(a small one) in worlds with known truth",
+    models=("nrms",),
+    fields={"split": "user", "settings": {"heads": 4, "head_dim": 8, "embedding": 32, "pooling": 32}},
+    size={"batch_size": 64, "title_words": 4, "history": 40},
+    peaks=(),
     ks=(1, 2, 4, 8, 16, 32),
     rate=6e-3,
     steps=720,
@@ -85,7 +84,8 @@ def reproduce_clicks(
                 more = {"world": size, "history": size["history"], "title_words": size["dimensions"]}
                 base = base_training(task, "clicks", vectors=None, device="cpu", more=more)
                 name = world_name(world)
-                protocol = Protocol(folder / name, task, base, task.ks, number, side_by_side, scheduled=False)
+                protocol = Protocol(folder / name, task, base, task.ks, number, side_by_side)
+                protocol.check()
                 tell(f"clicks: {name}")
                 protocol.run(tell)
                 made.append(_record(protocol, size))
@@ -93,7 +93,7 @@ def reproduce_clicks(
             record = {
                 "task": TASK.name,
                 "title": TASK.title,
-                "code": {"source": source_digest()},
+                "code": code(),
                 "versions": versions(),
                 "machine": machine("cpu"),
                 "steps": task.steps,

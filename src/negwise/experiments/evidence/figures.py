@@ -43,41 +43,55 @@ def three_panels(analysis: Analysis) -> Figure:
 
 def schedules(analysis: Analysis) -> Figure:
     """Validation AUC and the top-n metric of the schedules against steps."""
-    star, best, top = analysis.k_star, analysis.k_best, analysis.top_n
-    rules = ["1", *(f"{kind}{peak}" for peak in dict.fromkeys((star, best)) for kind in ("", "ans:", "warm:"))]
+    rules = compared(analysis)
+    return Exhibit(
+        f"{analysis.name}-schedules",
+        f"{analysis.record['title']}: schedules",
+        "ans: rises to its peak by 10% of the steps, then falls to 1. warm: rises by 10% and holds.",
+        tuple(curve_panel(analysis, metric, step_axis(), rules) for metric in ("auc", analysis.top_n)),
+        curve_rows(analysis, rules),
+        columns=2,
+    ).figure()
+
+
+def compared(analysis: Analysis) -> list[str]:
+    """K = 1, and K*, the validation-best K and their schedules."""
+    peaks = dict.fromkeys((analysis.k_star, analysis.k_best))
+    return list(dict.fromkeys(("1", *(f"{kind}{peak}" for peak in peaks for kind in ("", "ans:", "warm:")))))
+
+
+def curve_rows(analysis: Analysis, rules: Sequence[str]) -> list[Row]:
+    """Validation quality of these arms at each evaluation after the start, mean of seeds."""
     rows: list[Row] = []
     for arm in analysis.record["arms"]:
         if arm["rule"] in rules:
             curves = [run["curve"]["val"] for run in arm["seeds"]]
-            auc, first = (np.mean([curve[name] for curve in curves], axis=0) for name in ("auc", top))
+            auc, first = (np.mean([curve[name] for curve in curves], axis=0) for name in ("auc", analysis.top_n))
             rows += [
                 {"arm": arm["rule"], "step": step, "auc": short(one), "top": short(other)}
                 for step, one, other in zip(curves[0]["step"], auc, first, strict=True)
                 if step > 0
             ]
-    legend = {"title": "K"}
-    color: Spec = {"field": "arm", "type": "nominal", "sort": rules, "scale": {"domain": rules}, "legend": legend}
-    line = {"type": "line", "point": True, "strokeWidth": 1.5}
-    panels = tuple(
-        {
-            "title": metric_name(metric),
-            "height": HEIGHT,
-            "mark": line,
-            "encoding": {"x": step_axis(), "y": y, "color": color},
-        }
-        for metric, y in (
-            ("auc", quantity("auc", "validation, mean of seeds")),
-            (top, quantity("top", "validation, mean of seeds")),
-        )
-    )
-    return Exhibit(
-        f"{analysis.name}-schedules",
-        f"{analysis.record['title']}: schedules",
-        "ans: rises to its peak by 10% of the steps, then falls to 1. warm: rises by 10% and holds.",
-        panels,
-        rows,
-        columns=2,
-    ).figure()
+    return rows
+
+
+def curve_panel(analysis: Analysis, metric: str, x: Spec, rules: Sequence[str]) -> Spec:
+    """The rows of `curve_rows` as lines."""
+    names = list(rules)
+    color: Spec = {
+        "field": "arm",
+        "type": "nominal",
+        "sort": names,
+        "scale": {"domain": names},
+        "legend": {"title": "K"},
+    }
+    y = quantity("top" if metric == analysis.top_n else "auc", "validation, mean of seeds")
+    return {
+        "title": metric_name(metric),
+        "height": HEIGHT,
+        "mark": {"type": "line", "point": True, "strokeWidth": 1.5},
+        "encoding": {"x": x, "y": y, "color": color},
+    }
 
 
 def scores(analyses: Sequence[Analysis]) -> Figure:

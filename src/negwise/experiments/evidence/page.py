@@ -8,16 +8,21 @@ between ``<!-- paper -->`` or ``<!-- rule -->`` and ``<!-- end -->``.
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from negwise.errors import InputError
-from negwise.experiments.evidence import figures
+from negwise.experiments.evidence import figures, variants
 from negwise.experiments.evidence.analysis import Analysis, load_analysis
 from negwise.experiments.evidence.claims import claims
-from negwise.experiments.evidence.record import read
-from negwise.experiments.evidence.tables import all_tables
+from negwise.experiments.evidence.record import PACE, read
+from negwise.experiments.evidence.seconds import per_second, seconds
+from negwise.experiments.evidence.tables import all_tables, sweep
 from negwise.experiments.evidence.tasks import TASKS
 from negwise.experiments.evidence.truth import Truth, truths
+from negwise.experiments.evidence.turning import points, turning, turning_figure
 from negwise.files import write_atomically
 from negwise.report.figure import Figure
 
@@ -25,34 +30,90 @@ _TABLE = re.compile(r"(<!-- table ([\w-]+) -->\n)(?:(?!<!-- end -->).)*(<!-- end
 _NUMBER = re.compile(r"(?<![\w.])\d*\.\d+(?![\w.])")
 _BY_HAND = re.compile(r"<!-- (?:paper|rule) -->.*?<!-- end -->", re.DOTALL)
 """Printed by the paper, or a rule of the protocol: numbers that no record has."""
+MADE_BY = {
+    **{f"sweep-{name}": f"negwise reproduce {name}" for name in TASKS},
+    "claims": "negwise reproduce news, matching and items",
+    "worlds": "negwise reproduce clicks",
+    "assumptions": "negwise reproduce clicks",
+    "contrasts": "negwise reproduce news --seeds 10 --name news-ten, or negwise reproduce matching --data docs",
+    "sweep-docs": "negwise reproduce matching --data docs",
+    "models": "negwise reproduce news --model naml --k 100 --seeds 3",
+    "turning": "negwise reproduce items --turning 0.01,0.05,0.1,0.2,0.3,0.5",
+    "paper": "negwise reproduce items --paper",
+    "long": "negwise reproduce items --steps 6000 --k 20,100,1000 --name items-long",
+    "seconds": "negwise reproduce seconds --out FOLDER-OF-A-TASK",
+}
+"""Tables that not every set of records has, and what makes theirs."""
 
 
-def loaded(records: Path) -> tuple[dict[str, Analysis], list[Truth]]:
-    """Every task that has a record, and the worlds."""
-    found = {name: load_analysis(records, name) for name in TASKS if (records / f"{name}.json").exists()}
-    if not found:
+@dataclass(frozen=True)
+class Evidence:
+    """What the records say: the tasks, their variants by the name of their records, and the worlds."""
+
+    tasks: dict[str, Analysis]
+    variants: dict[str, Analysis] = field(default_factory=dict)
+    worlds: list[Truth] = field(default_factory=list)
+
+    @property
+    def every(self) -> dict[str, Analysis]:
+        return self.tasks | self.variants
+
+    @property
+    def turned(self) -> list[Analysis]:
+        return [one for one in self.every.values() if points(one)]
+
+    @property
+    def timed(self) -> list[Analysis]:
+        return [one for one in self.every.values() if "pace" in one.record]
+
+
+def loaded(records: Path) -> Evidence:
+    """Every record that is there."""
+    names = [path.stem for path in sorted(records.glob("*.json")) if path.name != PACE]
+    tasks = {name: load_analysis(records, name) for name in TASKS if name in names}
+    if not tasks:
         raise InputError(f"{records}: no records there. Make one with: negwise reproduce items --data ...")
-    return found, truths(read(records, "clicks")) if (records / "clicks.json").exists() else []
+    others = {name: load_analysis(records, name) for name in names if name not in (*TASKS, "clicks")}
+    return Evidence(tasks, others, truths(read(records, "clicks")) if "clicks" in names else [])
 
 
-def drawn(found: dict[str, Analysis], worlds: list[Truth]) -> list[Figure]:
+def drawn(found: Evidence) -> list[Figure]:
     """Every figure of the page."""
-    every = list(found.values())
+    every = list(found.tasks.values())
     made = [figure for one in every for figure in (figures.three_panels(one), figures.schedules(one))]
     made += [figures.scores(every), figures.recommended(every)]
-    return [*made, figures.worlds(worlds)] if worlds else made
+    made += [turning_figure(found.turned)] if found.turned else []
+    made += [per_second(one) for one in found.timed]
+    return [*made, figures.worlds(found.worlds)] if found.worlds else made
 
 
-def tabled(found: dict[str, Analysis], worlds: list[Truth]) -> dict[str, str]:
-    """Every table of the page, by name."""
-    made = all_tables(found, worlds)
-    return made | {"claims": claims(found)} if len(found) == len(TASKS) else made
+def tabled(found: Evidence) -> dict[str, str]:
+    """Every table of the page that there are records for, by name."""
+    made = all_tables(found.tasks, found.worlds)
+    if len(found.tasks) == len(TASKS):
+        made["claims"] = claims(found.tasks, found.turned)
+    every = found.every
+    optional: dict[str, tuple[Callable[[Any], str], Any]] = {
+        "contrasts": (variants.contrasts, variants.again(every)),
+        "models": (variants.models, variants.other_models(every)),
+        "turning": (turning, found.turned),
+        "paper": (variants.paper, variants.published(every)),
+        "long": (variants.long, variants.longer(every)),
+        "seconds": (seconds, found.timed),
+    }
+    made |= {f"sweep-{name}": sweep(one) for name, one in found.variants.items() if name == one.of}
+    return made | {name: make(of) for name, (make, of) in optional.items() if of}
 
 
 def filled(text: str, tables: dict[str, str]) -> str:
     """The page with every table as the records have it."""
 
     def put(match: re.Match[str]) -> str:
+        if match[2] in MADE_BY and match[2] not in tables:
+            raise InputError(
+                f"the page asks for a table {match[2]!r}, and the records have nothing for it. "
+                f"Make it with: {MADE_BY[match[2]]}; and copy the record to the others."
+            )
         if match[2] not in tables:
             raise InputError(f"the page asks for a table {match[2]!r}; there are {', '.join(tables)}.")
         return f"{match[1]}{tables[match[2]]}\n{match[3]}"
@@ -62,9 +123,9 @@ def filled(text: str, tables: dict[str, str]) -> str:
 
 def refresh(records: Path, page: Path, pictures: Path) -> list[Path]:
     """Write the tables into the page, and the figures beside it as SVG with the CSV of their numbers."""
-    found, worlds = loaded(records)
-    paths = [write_atomically(page, filled(page.read_text(), tabled(found, worlds)))]
-    for figure in drawn(found, worlds):
+    found = loaded(records)
+    paths = [write_atomically(page, filled(page.read_text(), tabled(found)))]
+    for figure in drawn(found):
         paths.append(write_atomically(pictures / f"{figure.name}.svg", figure.svg()))
         paths.append(write_atomically(pictures / f"{figure.name}.csv", figure.csv()))
     return paths

@@ -2,40 +2,45 @@
 
 1. K = 1 and the largest K, each with three learning rates and seed 0.
 2. K* from the curves of K = 1; its three learning rates; the other seeds of what is settled.
-3. Every K with every seed, at the rate of the nearest tuned K; ANS and WarmK up to K*.
+3. Every K with every seed, at the rate of the nearest tuned K; ANS and WarmK up to K*, and other turning points of ANS.
 4. ANS and WarmK up to the K with the best validation AUC.
 
-What is done stays done, so the same call goes on after a stop.
+Where the learning rate is given there is nothing to tune, and the first seed stands for it. What is done stays done, so
+the same call goes on after a stop.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
-from negwise.errors import NegwiseError
+from negwise.errors import InputError, NegwiseError
 from negwise.experiments.arms import Arm, arm
 from negwise.experiments.crew import Cell, error_of
 from negwise.experiments.evidence.tasks import EvidenceTask
-from negwise.experiments.grid import Grid, rates_around, settle, work_on
+from negwise.experiments.grid import Grid, settle, work_on
 from negwise.experiments.pilot import estimate_of
 from negwise.experiments.training import Training
 from negwise.experiments.watching import watch_for
 from negwise.records import read_run
+from negwise.schedule import AnsK
 from negwise.theory.estimate import Estimate
-from negwise.train.folder import RESULT, read_json
+from negwise.train.folder import CONFIG, RESULT, changes, read_json
 
 Tell = Callable[[str], None]
+OWN = ("k", "learning_rate", "seed", "judge_training", "device", "threads")
+"""What cells of one task may differ in."""
 
 
 @dataclass(frozen=True)
 class Protocol:
-    """One task in the folder ``out``; ``base`` is what every cell shares. ``scheduled`` adds the schedules.
+    """One task in the folder ``out``; ``base`` is what every cell shares.
 
     ``work`` runs cells that have no result yet: by default in processes of their own, ``jobs`` at a time.
     """
@@ -46,13 +51,23 @@ class Protocol:
     ks: tuple[int, ...]
     seeds: tuple[int, ...]
     jobs: int = 1
-    scheduled: bool = True
     work: Callable[[list[Cell]], None] | None = None
 
     def tuned(self, k: int) -> Grid:
         """A K whose learning rate is tuned; that of K = 1 also judges training, as a pilot needs."""
         base = replace(self.base, judge_training=True) if k == 1 else self.base
-        return Grid(self.out, (arm(str(k), "fixed"),), base, rates_around(self.task.rate), self.seeds)
+        return Grid(self.out, (arm(str(k), "fixed"),), base, self.task.rates, self.seeds)
+
+    def check(self) -> None:
+        """Refuse a folder whose runs are of another request: they would count as this one's."""
+        asked = _shared(asdict(self.base))
+        for path in sorted(self.out.glob(f"*/*/*/{CONFIG}")):
+            changed = changes(_shared(read_json(path)["run"]), asked)
+            if changed:
+                raise InputError(
+                    f"{self.out} has runs of its own, and the request changed since: {'; '.join(changed)} "
+                    f"({path.parent.relative_to(self.out)}). Nothing was touched. Choose another folder with --out."
+                )
 
     def rated(self, rules: Sequence[str], role: str) -> list[Grid]:
         """Rules at the learning rate of the nearest tuned K."""
@@ -69,10 +84,11 @@ class Protocol:
         early = [k for k in self.fixed if k != star and _nearest(k, self.tuned_ks) != star]
         self._train([*ends, *self.sweep(early)], first=[] if star in self.ends else middle.tuning(middle.arms[0]))
         self._tune([middle])
-        self._train([middle, *self.sweep([k for k in self.fixed if k not in early]), *self.schedules(star)])
-        best = self.k_best
-        tell(f"{self.task.name}: validation-best K = {best}")
-        self._train(self.schedules(best))
+        late = [k for k in self.fixed if k not in early]
+        at_star = [*self.rated(self.schedules("K*"), "schedule"), *self.rated(self.turnings, "turning")]
+        self._train([middle, *self.sweep(late), *at_star])
+        tell(f"{self.task.name}: validation-best K = {self.k_best}")
+        self._train(self.rated(self.schedules("best"), "schedule"))
 
     @property
     def ends(self) -> tuple[int, int]:
@@ -88,7 +104,7 @@ class Protocol:
         folder = pilot.folder(pilot.arms[0], seed)
         if not (folder / RESULT).exists():
             raise NegwiseError(f"{folder}: the pilot has not ended ({error_of(folder) or 'it was stopped'}).")
-        return estimate_of(read_run(folder), max_k=float(self.ks[-1]))
+        return estimate_of(read_run(folder), max_k=float(self.task.max_k))
 
     @property
     def k_star(self) -> int:
@@ -126,16 +142,21 @@ class Protocol:
     def sweep(self, ks: Sequence[int]) -> list[Grid]:
         return self.rated([str(k) for k in ks if k not in self.tuned_ks], "fixed")
 
-    def schedules(self, peak: int) -> list[Grid]:
-        return self.rated([f"{kind}:{peak}" for kind in self.kinds(peak)], "schedule")
+    def schedules(self, where: str) -> list[str]:
+        """The schedules up to "K*" or up to the validation-"best" K, if the task has them; there are none up to 1."""
+        peak = self.k_star if where == "K*" else self.k_best
+        return [f"{kind}:{peak}" for kind in ("ans", "warm")] if where in self.task.peaks and peak > 1 else []
 
-    def kinds(self, peak: int) -> tuple[str, ...]:
-        """The schedules up to ``peak``; there are none up to 1."""
-        return ("ans", "warm") if self.scheduled and peak > 1 else ()
+    @property
+    def turnings(self) -> list[str]:
+        """ANS up to K* with other turning points than its own, which is among the schedules."""
+        points = [point for point in self.task.turning if point != AnsK.turning_point]
+        return [f"ans:{self.k_star}:{point:g}" for point in points] if self.k_star > 1 else []
 
     def _tune(self, grids: Sequence[Grid]) -> None:
+        given = [cell for grid in grids if len(grid.rates) == 1 for each in grid.arms for cell in grid.cells(each)[:1]]
         open_arms = [(grid, each) for grid in grids for each in grid.arms if grid.choice(each) is None]
-        self._work([cell for grid, each in open_arms for cell in grid.tuning(each)])
+        self._work([*given, *(cell for grid, each in open_arms for cell in grid.tuning(each))])
         for grid in grids:
             for each in grid.arms:
                 settle(grid, each)
@@ -157,8 +178,15 @@ def _nearest(k: float, among: Sequence[int]) -> int:
     return min(sorted(among), key=lambda other: round(abs(math.log(k / other)), 9))
 
 
+def _shared(training: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in training.items() if name not in OWN}
+
+
 def arms_of(protocol: Protocol) -> list[Arm]:
-    """Every arm of the task in the order of the page: fixed K, then schedules at K* and at the best K."""
-    peaks = dict.fromkeys((protocol.k_star, protocol.k_best))
-    rules = [str(k) for k in protocol.fixed] + [f"{kind}:{k}" for k in peaks for kind in protocol.kinds(k)]
-    return [arm(rule, "schedule" if ":" in rule else "fixed") for rule in rules]
+    """Every arm of the task in the order of the page: fixed K, schedules at K* and at the best K, turning points."""
+    schedules = dict.fromkeys((*protocol.schedules("K*"), *protocol.schedules("best")))
+    return [
+        *(arm(str(k), "fixed") for k in protocol.fixed),
+        *(arm(rule, "schedule") for rule in schedules),
+        *(arm(rule, "turning") for rule in protocol.turnings),
+    ]

@@ -7,7 +7,6 @@ The second file has the standing of every test query in every run, so that arms 
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import asdict
@@ -17,10 +16,10 @@ from typing import Any
 import numpy as np
 from safetensors.numpy import load, save
 
-import negwise
 from negwise.errors import InputError, NegwiseError
 from negwise.experiments.arms import Arm
 from negwise.experiments.evidence.protocol import Protocol, arms_of
+from negwise.experiments.evidence.provenance import code
 from negwise.experiments.evidence.scores import score_histogram
 from negwise.experiments.setup import machine, versions
 from negwise.files import write_atomically
@@ -31,6 +30,8 @@ from negwise.train.ranks import read_ranks
 
 Record = dict[str, Any]
 DIGITS = 6
+PACE = "pace.json"
+"""How long a step takes at each K, in the folder of a task whose seconds were measured."""
 
 
 def collect(protocol: Protocol, device: str) -> tuple[Record, dict[str, Any]]:
@@ -45,8 +46,10 @@ def collect(protocol: Protocol, device: str) -> tuple[Record, dict[str, Any]]:
             continue
     record = {
         "task": protocol.task.name,
+        "of": protocol.task.of,
+        "variant": protocol.task.variant,
         "title": protocol.task.title,
-        "code": {"negwise": negwise.__version__, "source": source_digest()},
+        "code": code(),
         "versions": versions(),
         "machine": machine(device),
         "data": {"name": Path(protocol.base.data).name, "digest": read_json(first / CONFIG)["data_digest"]},
@@ -55,6 +58,7 @@ def collect(protocol: Protocol, device: str) -> tuple[Record, dict[str, Any]]:
         "steps": protocol.base.steps,
         "seeds": list(protocol.seeds),
         "ks": list(protocol.ks),
+        "max_k": protocol.task.max_k,
         "top_n": protocol.task.top_n,
         "k_star": protocol.k_star,
         "k_best": protocol.k_best,
@@ -64,23 +68,49 @@ def collect(protocol: Protocol, device: str) -> tuple[Record, dict[str, Any]]:
         "arms": [_arm(protocol, arm) for arm in arms],
         "scores": score_histogram(first),
     }
-    return rounded(record), standings(protocol, arms)
+    return with_pace(rounded(record), protocol.out), standings(protocol, arms)
 
 
 def write(record: Mapping[str, Any], ranks: Mapping[str, Any], folder: Path) -> list[Path]:
     """Both files of a task."""
-    name = record["task"]
     return [
-        write_atomically(folder / f"{name}.json", json.dumps(record, allow_nan=False, separators=(",", ":")) + "\n"),
-        write_atomically(folder / f"{name}.safetensors", save(dict(ranks))),
+        write_record(record, folder),
+        write_atomically(folder / f"{record['task']}.safetensors", save(dict(ranks))),
     ]
+
+
+def write_record(record: Mapping[str, Any], folder: Path) -> Path:
+    """The first of them."""
+    text = json.dumps(record, allow_nan=False, separators=(",", ":")) + "\n"
+    return write_atomically(folder / f"{record['task']}.json", text)
+
+
+def with_pace(record: Record, folder: Path) -> Record:
+    """The record with the pace that was timed in its folder, where it was."""
+    path = folder / PACE
+    return record | {"pace": rounded(read_json(path))} if path.exists() else record
 
 
 def read(folder: Path, task: str) -> Record:
     path = folder / f"{task}.json"
     if not path.exists():
         raise InputError(f"{path}: no such record. Make it with: negwise reproduce {task}")
-    found: Record = json.loads(path.read_bytes())
+    found: Record = read_json(path)
+    if found.get("task") != task:
+        raise InputError(f"{path}: expected the record {task!r}, found {found.get('task')!r}. Give it its own name.")
+    return found
+
+
+def read_only(folder: Path) -> Record:
+    """The one record of a folder in which `reproduce` ran a task."""
+    names = [path.stem for path in sorted(folder.glob("*.json")) if path.name != PACE]
+    found = read(folder, names[0]) if len(names) == 1 else {}
+    if "arms" not in found:
+        there = ", ".join(f"{name}.json" for name in names) or "none"
+        raise InputError(
+            f"{folder}: expected the folder of one task with its record and its runs; records there: {there}. "
+            "Pass the --out of: negwise reproduce news|matching|items"
+        )
     return found
 
 
@@ -116,14 +146,6 @@ def standings(protocol: Protocol, arms: list[Arm]) -> dict[str, Any]:
             if (ranks.tied > 1).any():
                 found[f"tied/{arm.rule}/{seed}"] = ranks.tied
     return {name: values.astype(np.min_scalar_type(int(values.max(initial=0)))) for name, values in found.items()}
-
-
-def source_digest() -> str:
-    """A hash of negwise's own code, by which a record says what made it."""
-    root, digest = Path(negwise.__file__).parent, hashlib.sha256()
-    for path in sorted(root.rglob("*.py")):
-        digest.update(path.relative_to(root).as_posix().encode() + b"\0" + path.read_bytes())
-    return digest.hexdigest()[:16]
 
 
 def rounded(value: Any) -> Any:

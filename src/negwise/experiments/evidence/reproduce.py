@@ -8,25 +8,38 @@ from pathlib import Path
 from typing import Any
 
 from negwise.experiments.evidence.protocol import Protocol
-from negwise.experiments.evidence.record import Record, collect, write
-from negwise.experiments.evidence.tasks import base_training, sized, task_named
+from negwise.experiments.evidence.record import collect, write
+from negwise.experiments.evidence.tasks import (
+    EvidenceTask,
+    as_published,
+    base_training,
+    sized,
+    task_named,
+    with_model,
+    with_name,
+    with_turning,
+)
 from negwise.experiments.plan import spread
 from negwise.experiments.setup import device_of, held
 from negwise.train.folder import RESULT
 
-NOWHERE = "docs"
-"""The text pairs that need no file."""
-
 
 @dataclass(frozen=True, kw_only=True)
 class Asked:
-    """What `reproduce` is asked. None means what the task says; ``fields`` of `Training` replace those of the task."""
+    """What `reproduce` is asked. None means what the task says; ``fields`` of `Training` replace those of the task.
+
+    ``paper`` takes the paper's settings; ``turning`` are turning points of ANS; ``name`` is that of the record.
+    """
 
     task: str
     data: str
     k: tuple[int, ...] | None = None
     seeds: int | None = None
     steps: int | None = None
+    model: str | None = None
+    paper: bool = False
+    turning: tuple[float, ...] = ()
+    name: str | None = None
     vectors: str | None = None
     fields: dict[str, Any] = field(default_factory=dict)
     device: str = "auto"
@@ -39,6 +52,7 @@ def reproduce(
     folder = Path(out)
     protocol = protocol_of(asked, folder, jobs)
     with held(folder):
+        protocol.check()
         try:
             protocol.run(tell)
         finally:
@@ -51,20 +65,19 @@ def record_of(protocol: Protocol) -> list[Path]:
     if not (protocol.folder("1", protocol.seeds[0]) / RESULT).exists():
         return []
     record, ranks = collect(protocol, device_of(protocol.base.device))
-    return write(named(record, protocol.base.data), ranks, protocol.out)
+    return write(record, ranks, protocol.out)
 
 
-def named(record: Record, data: str) -> Record:
-    """The embedded texts are a task of their own beside the file that the task usually has."""
-    return record | {"task": NOWHERE} if data == NOWHERE else record
+def task_of(asked: Asked) -> EvidenceTask:
+    """The task as it was asked for."""
+    task = with_model(task_named(asked.task, asked.data), asked.model)
+    task = sized(as_published(task) if asked.paper else task, asked.k, asked.seeds, asked.steps)
+    return with_name(with_turning(task, asked.turning), asked.name)
 
 
 def protocol_of(asked: Asked, out: Path, jobs: int | None = None) -> Protocol:
-    task = sized(task_named(asked.task), asked.k, asked.seeds, asked.steps)
-    device = device_of(asked.device)
+    task, device = task_of(asked), device_of(asked.device)
     more: dict[str, Any] = {"precision": "32-true"} if device == "cpu" else {}
-    if asked.data == NOWHERE:
-        more |= {"skip_bad": 0}
     base = base_training(task, asked.data, vectors=asked.vectors, device=device, more={**more, **asked.fields})
     side_by_side, _ = spread(jobs, device, len(task.ks) * task.seeds)
     return Protocol(out, task, base, task.ks, tuple(range(task.seeds)), side_by_side)

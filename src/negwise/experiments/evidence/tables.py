@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
 
 import numpy as np
 
@@ -74,8 +73,8 @@ def endpoints(found: Analyses) -> str:
                     f"{at[1]:.4f}",
                     f"{at[one.k_star]:.4f} ({one.k_star})",
                     f"{at[one.k_best]:.4f} ({one.k_best})",
-                    _with(one.difference(str(one.k_star), "1", metric)),
-                    _with(one.regret(one.k_star, metric)),
+                    with_interval(one.difference(str(one.k_star), "1", metric)),
+                    with_interval(one.regret(one.k_star, metric)),
                     "gain unclear"
                     if captured is None
                     else f"{captured[0]:.2f} ({captured[1][0]:.2f}..{captured[1][1]:.2f})",
@@ -88,7 +87,7 @@ def endpoints(found: Analyses) -> str:
 def sweep(one: Analysis) -> str:
     rows = []
     for arm in one.record["arms"]:
-        if arm["rule"] not in one.whole:
+        if arm["rule"] not in one.whole or arm["role"] == "turning":
             continue
         runs = arm["seeds"]
         shown = [run["recommended"] for run in runs if run["recommended"]]
@@ -99,7 +98,7 @@ def sweep(one: Analysis) -> str:
                 name,
                 f"{runs[0]['learning_rate']:g}",
                 f"{np.mean([run['val']['auc'] for run in runs]):.4f}",
-                *(_mean(one.measured[metric][arm["rule"]]) for metric in ("auc", one.top_n)),
+                *(with_error(one.measured[metric][arm["rule"]]) for metric in ("auc", one.top_n)),
                 f"{np.mean([each['coverage'] for each in shown]):.3f}",
                 f"{np.mean(popular):.1f}" if popular else "",
             ]
@@ -118,7 +117,12 @@ def schedules(found: Analyses) -> str:
                     differences = [one.difference(rule, str(peak), metric) for metric in ("auc", one.top_n)]
                     where = "K*" if peak == one.k_star else "best"
                     rows.append(
-                        [one.name, f"{rule} ({where})", *(_with(each) for each in differences), metric_name(one.top_n)]
+                        [
+                            one.name,
+                            f"{rule} ({where})",
+                            *(with_interval(each) for each in differences),
+                            metric_name(one.top_n),
+                        ]
                     )
     return table(["task", "schedule", "test AUC, less fixed", "top n, less fixed", "top n is"], rows)
 
@@ -136,7 +140,10 @@ def predictors(found: Analyses) -> str:
     for name, predict in rules:
         ks = [predict(one) for one in found.values()]
         regrets = [one.regret(k) for one, k in zip(found.values(), ks, strict=True)]
-        cells = [f"{_with(each)}, K {one.nearest(k)}" for one, each, k in zip(found.values(), regrets, ks, strict=True)]
+        cells = [
+            f"{with_interval(each)}, K {one.nearest(k)}"
+            for one, each, k in zip(found.values(), regrets, ks, strict=True)
+        ]
         rows.append([name, *cells, signed(float(np.mean([each.mean for each in regrets])))])
     return table(["predictor", *names, "mean"], rows)
 
@@ -293,9 +300,9 @@ def small(p: float) -> str:
     return f"{p:.4f}"
 
 
-def _with(each: Measured) -> str:
+def with_interval(each: Measured) -> str:
     return f"{signed(each.mean)} ({span(each.interval)})"
 
 
-def _mean(each: Any) -> str:
+def with_error(each: Measured) -> str:
     return f"{each.mean:.4f} ± {each.seeds.std(ddof=1) / np.sqrt(len(each.seeds)):.4f}"
