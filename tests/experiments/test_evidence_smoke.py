@@ -331,6 +331,13 @@ def test_the_fit_finds_the_curve_that_it_was_given():
     assert fit.mu == pytest.approx(1.3, rel=1e-3) and fit.tau == pytest.approx(150, rel=5e-3) and fit.largest < 1e-3
 
 
+@pytest.mark.parametrize("wrong", [{"data": "nowhere"}, {"data": "docs", "vectors": "nowhere.npy"}])
+def test_what_is_not_there_is_told_before_anything_runs(tmp_path, wrong):
+    with pytest.raises(InputError, match="nowhere"):
+        reproduce(Asked(task="matching", device="cpu", **wrong), tmp_path / "out", jobs=1)
+    assert not (tmp_path / "out").exists()
+
+
 def test_requests_that_cannot_be(tmp_path):
     with pytest.raises(InputError, match="expected one of news, matching, items"):
         protocol_of(Asked(task="music", data="x"), tmp_path)

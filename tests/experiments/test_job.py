@@ -12,7 +12,7 @@ import pytest
 from negwise.experiments.arms import arm
 from negwise.experiments.job import Job, _within_budget
 from negwise.experiments.plan import Pace, make_plan, run_seconds
-from negwise.experiments.setup import SetUp
+from negwise.experiments.setup import SetUp, held
 from negwise.experiments.training import load
 
 
@@ -240,6 +240,21 @@ def test_going_on_with_other_jobs_comes_to_the_same_steps(steps, spent):
     kept, length, dropped = two
     assert length == steps or spent + 50 + run_seconds(pace, 3 * len(kept), 2, length) <= 600
     assert (len(kept) == 4) != bool(dropped)
+
+
+@pytest.mark.parametrize("verb", ["run", "sweep"])
+def test_a_wrong_request_leaves_no_folder(cache, negwise, verb):
+    assert "no such file" in wrong(negwise, verb, "--data", cache / "nowhere.csv", "--out", cache / "out")
+    assert not (cache / "out").exists()
+
+
+def test_a_folder_that_was_there_stays(tmp_path):
+    with held(tmp_path):
+        pass
+    assert tmp_path.exists()
+    with held(tmp_path / "new"):
+        (tmp_path / "new" / "kept").touch()
+    assert (tmp_path / "new" / "kept").exists()
 
 
 def test_a_job_of_its_own_is_not_overwritten(cache, negwise):

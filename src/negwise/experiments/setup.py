@@ -154,7 +154,8 @@ def _ceiling(request: dict[str, Any], chosen: Preset, report: DataReport) -> flo
 
 @contextmanager
 def held(folder: Path) -> Iterator[None]:
-    """The folder for one process alone, for as long as it lives."""
+    """The folder for one process alone, for as long as it lives; where nothing came of it, nothing is left of it."""
+    new = not folder.exists()
     _can_write(folder)
     lock = FileLock(folder / LOCK, timeout=0)
     try:
@@ -164,6 +165,9 @@ def held(folder: Path) -> Iterator[None]:
     try:
         yield
     finally:
+        if new and [entry.name for entry in folder.iterdir()] == [LOCK]:
+            (folder / LOCK).unlink()
+            folder.rmdir()
         lock.release()
 
 

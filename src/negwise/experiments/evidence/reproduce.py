@@ -21,6 +21,7 @@ from negwise.experiments.evidence.tasks import (
 )
 from negwise.experiments.plan import spread
 from negwise.experiments.setup import device_of, held
+from negwise.experiments.training import make_parts
 from negwise.train.folder import RESULT
 
 
@@ -51,6 +52,7 @@ def reproduce(
     """Do, or go on with, the protocol in the folder ``out``; writes the record of what is done there."""
     folder = Path(out)
     protocol = protocol_of(asked, folder, jobs)
+    make_parts(protocol.base)  # what cannot be read or built is told once, and not by every run
     with held(folder):
         protocol.check()
         try:
