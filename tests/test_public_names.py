@@ -48,6 +48,7 @@ def test_version_is_the_packages_own():
     ("module", "names"),
     [
         ("negwise.draws", ["Key", "counts"]),
+        ("negwise.protocols", ["Draw", "Negatives"]),
         ("negwise.schedule", ["KBatchSampler"]),
         (
             "negwise.samplers",

@@ -36,10 +36,11 @@ from negwise.losses.checks import (
     same_device,
     temperature_like,
 )
-from negwise.losses.layout import Layout
-from negwise.losses.negatives import arrange
+from negwise.losses.layout import Drawn, Layout
+from negwise.losses.negatives import arrange, arrange_drawn, filled
 from negwise.losses.result import LossResult, Rows, check_reduction, finish
 from negwise.losses.visible import Visible, visible
+from negwise.protocols import Draw
 
 PLAIN: dict[str, Callable[[Tensor, Tensor, Layout, Visible, bool], Rows]] = {
     "reference": reference.rows,
@@ -64,7 +65,7 @@ def info_nce(
     positive: Tensor,
     negatives: Tensor | None = None,
     *,
-    ids: Tensor | None = None,
+    ids: Tensor | Draw | None = None,
     mask: Tensor | None = None,
     log_q: Tensor | None = None,
     positive_ids: Tensor | None = None,
@@ -85,6 +86,8 @@ def info_nce(
 
     - (M, D): shared by all rows. ``ids`` (M,) may name them for ``positive_ids``.
     - (M, D) with ``ids`` (B, K): a table, row b sees ``negatives[ids[b]]``.
+    - (M, D) with a `Draw` as ``ids``, from a sampler's ``plan``: the same for the ids and the mask that it stands for.
+      ``fused`` draws them while it looks them up, so that for a frozen table no (B, K) tensor exists.
     - (B, K, D): per row. ``ids`` (B, K) may name them for ``positive_ids``.
     - None: the other rows' positives. A row never sees its own, nor, with ``positive_ids``, its like.
 
@@ -112,14 +115,15 @@ def info_nce(
     >>> round(float(loss), 4), float(win_rate)  # log(1 + 3 / e), and each positive wins each pair
     (0.7437, 1.0)
     """
-    only_tensors({"ids": ids, "mask": mask, "log_q": log_q, "positive_ids": positive_ids, "weight": weight})
+    named = {} if isinstance(ids, Draw) else {"ids": ids}
+    only_tensors(named | {"mask": mask, "log_q": log_q, "positive_ids": positive_ids, "weight": weight})
     vectors = {"query": query, "positive": positive} | ({} if negatives is None else {"negatives": negatives})
     dtype = compute_dtype(vectors)
     same_device(vectors)
     check_vectors(query, positive)
     chosen, layout, seen = _plan(impl, query, positive, negatives, ids, mask, log_q, positive_ids, dtype)
     why = "log_q corrects its negatives" if log_q is not None else ""
-    if chosen.impl == "fused":
+    if isinstance(layout, Drawn) or chosen.impl == "fused":
         temperature_like(temperature, query, look=False)
         rows = fused.rows(query, positive, temperature, layout, seen, stats)
         weight = check_reduction(reduction, weight, rows.loss, look=False)
@@ -174,7 +178,7 @@ def which_impl(
     positive: Tensor,
     negatives: Tensor | None = None,
     *,
-    ids: Tensor | None = None,
+    ids: Tensor | Draw | None = None,
     mask: Tensor | None = None,
     positive_ids: Tensor | None = None,
     impl: str = "auto",
@@ -194,19 +198,22 @@ def _plan(
     query: Tensor,
     positive: Tensor,
     negatives: Tensor | None,
-    ids: Tensor | None,
+    ids: Tensor | Draw | None,
     mask: Tensor | None,
     log_q: Tensor | None,
     positive_ids: Tensor | None,
     dtype: torch.dtype,
-) -> tuple[Choice, Layout, Visible]:
+) -> tuple[Choice, Layout | Drawn, Visible]:
     """An implementation, and its negatives arranged: without a look at values where the kernels take them."""
     if impl != "auto" and impl not in IMPLEMENTATIONS:
         raise InputError(f"impl={impl!r}; expected 'auto' or one of {', '.join(map(repr, IMPLEMENTATIONS))}")
-    given = (query, positive, negatives, ids, mask, log_q, positive_ids, dtype)
     reason = fused.obstacle(query.device, dtype) if impl in ("auto", "fused") else f"{impl} was asked for"
     if reason is None:
-        layout, seen = arrange(*given, look=False)
+        layout, seen = (
+            arrange_drawn(query, negatives, ids, mask, log_q, positive_ids, dtype)
+            if isinstance(ids, Draw)
+            else arrange(query, positive, negatives, ids, mask, log_q, positive_ids, dtype, look=False)
+        )
         reason = fused.too_large(layout, len(query), seen.width)
         if reason is None and impl == "auto":
             reason = fused.rather_not(layout, query)
@@ -215,8 +222,9 @@ def _plan(
             return Choice("fused", why), layout, seen
     if impl == "fused":
         raise InputError(f"impl='fused', but {reason}. Pass impl='auto'")
-    layout, seen = arrange(*given)
-    return _choose(impl, layout, seen, len(query), dtype), layout, seen
+    ids, mask = filled(query, negatives, ids, mask, log_q)
+    plain, seen = arrange(query, positive, negatives, ids, mask, log_q, positive_ids, dtype)
+    return _choose(impl, plain, seen, len(query), dtype), plain, seen
 
 
 def _choose(impl: str, layout: Layout, seen: Visible, rows: int, dtype: torch.dtype) -> Choice:

@@ -12,6 +12,8 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
+from negwise.protocols import Draw
+
 SCORE_COPIES = 4
 """Scores, logits, their logarithmic softmax and its gradient."""
 
@@ -173,3 +175,11 @@ class Table:
     def push(self, share: Tensor, query: Tensor, rows: slice, cols: slice, onto: Tensor) -> None:
         ids = self.ids[rows, cols].reshape(-1)
         onto.index_add_(0, ids, (share.unsqueeze(2) * query.unsqueeze(1)).flatten(0, 1))
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """``keys`` (M, D) looked up by ids that are not drawn yet. No `Layout`: only the kernels draw as they look up."""
+
+    keys: Tensor
+    draw: Draw

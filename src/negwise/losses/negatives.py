@@ -13,8 +13,9 @@ from torch import Tensor
 from negwise.errors import InputError
 from negwise.losses import reference
 from negwise.losses.checks import check_vectors, compute_dtype, same_device, temperature_like
-from negwise.losses.layout import Layout, PerRow, Shared, Table
+from negwise.losses.layout import Drawn, Layout, PerRow, Shared, Table
 from negwise.losses.visible import EVERYTHING, INTEGERS, Visible, visible
+from negwise.protocols import Draw
 
 
 class Scores(NamedTuple):
@@ -30,7 +31,7 @@ def scores(
     positive: Tensor,
     negatives: Tensor | None = None,
     *,
-    ids: Tensor | None = None,
+    ids: Tensor | Draw | None = None,
     mask: Tensor | None = None,
     positive_ids: Tensor | None = None,
     temperature: float | Tensor = 1.0,
@@ -45,6 +46,7 @@ def scores(
     dtype = compute_dtype(vectors)
     same_device(vectors)
     check_vectors(query, positive)
+    ids, mask = filled(query, negatives, ids, mask)
     layout, seen = arrange(query, positive, negatives, ids, mask, None, positive_ids, dtype)
     with torch.autocast(query.device.type, enabled=False):
         scaled = query.to(dtype) / temperature_like(temperature, query)
@@ -53,6 +55,39 @@ def scores(
             negatives=reference.scores(scaled, layout, seen),
             mask=seen.allowed(EVERYTHING, EVERYTHING),
         )
+
+
+def filled(
+    query: Tensor, negatives: Tensor | None, ids: Tensor | Draw | None, mask: Tensor | None, log_q: Tensor | None = None
+) -> tuple[Tensor | None, Tensor | None]:
+    """``ids`` and ``mask`` as they came, or those that a `Draw` stands for."""
+    if not isinstance(ids, Draw):
+        return ids, mask
+    _check_draw(ids, query, negatives, mask, log_q)
+    return _fill(ids)
+
+
+@torch.compiler.disable  # type: ignore[untyped-decorator]
+def _fill(draw: Draw) -> tuple[Tensor, Tensor]:
+    found = draw.negatives()
+    return found.ids, found.mask
+
+
+def arrange_drawn(
+    query: Tensor,
+    negatives: Tensor | None,
+    draw: Draw,
+    mask: Tensor | None,
+    log_q: Tensor | None,
+    positive_ids: Tensor | None,
+    dtype: torch.dtype,
+) -> tuple[Drawn, Visible]:
+    """`arrange` for kernels that draw while they look up: all is checked but values, and no id exists."""
+    table = _check_draw(draw, query, negatives, mask, log_q)
+    _check_positive_ids(positive_ids, query)
+    like = query.new_empty(0, dtype=dtype)
+    seen = visible(draw.rows, draw.width, like, mask=draw.counts, row_ids=positive_ids, look=False)
+    return Drawn(table, draw), seen
 
 
 def arrange(
@@ -70,9 +105,7 @@ def arrange(
     rows, depth = query.shape
     like = query.new_empty(0, dtype=dtype)
     _check_ids("ids", ids, query)
-    _check_ids("positive_ids", positive_ids, query)
-    if positive_ids is not None and positive_ids.shape != (rows,):
-        raise InputError(f"positive_ids has shape {tuple(positive_ids.shape)}; expected one per row, ({rows},)")
+    _check_positive_ids(positive_ids, query)
     if negatives is None:
         if ids is not None:
             raise InputError("ids came without negatives; name the rows of the batch by positive_ids")
@@ -110,6 +143,35 @@ def _check_ids(name: str, ids: Tensor | None, query: Tensor) -> None:
         raise InputError(f"{name} has dtype {ids.dtype}; expected integers: {name}.long()")
     if ids.device != query.device:
         raise InputError(f"{name} is on {ids.device}, query on {query.device}: {name}.to({str(query.device)!r})")
+
+
+def _check_positive_ids(positive_ids: Tensor | None, query: Tensor) -> None:
+    _check_ids("positive_ids", positive_ids, query)
+    if positive_ids is not None and positive_ids.shape != query.shape[:1]:
+        raise InputError(f"positive_ids has shape {tuple(positive_ids.shape)}; expected one per row, ({len(query)},)")
+
+
+def _check_draw(
+    draw: Draw, query: Tensor, negatives: Tensor | None, mask: Tensor | None, log_q: Tensor | None
+) -> Tensor:
+    """The table (M, D), where the draw's ids are rows of it."""
+    rows, depth = query.shape
+    expected = f"a table ({draw.n_items} or more, {depth}), a row for each id that the draw may bring"
+    if negatives is None:
+        raise InputError(f"ids is a Draw, and no negatives came; expected {expected}")
+    if negatives.dim() != 2 or negatives.shape[1] != depth or len(negatives) < draw.n_items:
+        raise InputError(f"ids is a Draw, and negatives has shape {tuple(negatives.shape)}; expected {expected}")
+    if draw.rows != rows:
+        raise InputError(f"ids is a Draw of {draw.rows} rows, query has {rows}; expected a plan for the same rows")
+    if draw.device != query.device:
+        raise InputError(f"ids is a Draw on {draw.device}, query on {query.device}: draw.to({str(query.device)!r})")
+    for name, value in (("mask", mask), ("log_q", log_q)):
+        if value is not None:
+            raise InputError(
+                f"{name} came with a Draw as ids; a Draw has its own counts, and is not corrected for. Leave {name} "
+                "out, or draw first: neg = draw.negatives(), then ids=neg.ids, mask=neg.mask, log_q=neg.log_q"
+            )
+    return negatives
 
 
 def _check_names(ids: Tensor | None, shape: torch.Size, positive_ids: Tensor | None) -> None:

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from negwise.draws import Key, Stream
 from negwise.errors import InputError, require
-from negwise.protocols import Negatives
+from negwise.protocols import Draw, Negatives, Urn
 from negwise.samplers.catalogue import Catalogue, Rows
 from negwise.samplers.device import OnDevice
 from negwise.samplers.exclusions import Exclusions
@@ -20,7 +20,7 @@ from negwise.samplers.law import MAX_ITEMS, Alias, Law
 from negwise.samplers.lists import check_ids, check_range
 from negwise.samplers.request import Request, check_owner
 from negwise.samplers.shortage import OnShortage, check_policy, settle
-from negwise.samplers.words import prefix, slots
+from negwise.samplers.words import LAPS, prefix, slots
 
 Impl = Literal["auto", "torch", "numba"]
 
@@ -58,16 +58,35 @@ class Engine:
             raise InputError(f"exclude was made for n_items={exclude.n_items}, but the catalogue has {law.n_items}")
         self.exclude, self.on_shortage, self.impl, self.log_q = exclude, on_shortage, impl, log_q
         self.catalogue = OnDevice(Catalogue.of(law, exclude or Exclusions.none(law.n_items)))
+        self.urns: dict[torch.device, Urn] = {}
 
-    def draw(self, positives: Tensor, k: float, key: Key, owner: Tensor | None) -> Negatives:
+    def plan(self, positives: Tensor, k: float, key: Key, owner: Tensor | None) -> Draw:
         ask = Request.of(positives, k, key)
         catalogue, rows = self.rows(ask.positives, owner)
-        filled = settle(ask.wanted, torch.where(rows.allowed > 0, ask.wanted, 0), self.on_shortage)
-        if which(self.impl, positives.device) == "numba":
-            ids, mask = self.loop(rows, filled, ask)
+        return Draw(
+            seed=int(ask.key.seed),
+            step=int(ask.key.step),
+            stream=int(Stream.ITEM),
+            laps=LAPS,
+            n_items=catalogue.law.n_items,
+            width=ask.width,
+            numbers=ask.key.rows(len(ask.positives)),
+            counts=settle(ask.wanted, torch.where(rows.allowed > 0, ask.wanted, 0), self.on_shortage),
+            positives=rows.positive,
+            owners=rows.owner,
+            allowed=rows.allowed,
+            urn=self.urn,
+            fill=self.fill,
+        )
+
+    def fill(self, draw: Draw) -> Negatives:
+        catalogue, rows = self.catalogue(draw.device), Rows(draw.positives, draw.owners, draw.allowed)
+        if which(self.impl, draw.device) == "numba":
+            ids, mask = self.loop(draw)
         else:
-            ids = catalogue.draw(rows, filled, ask.width, ask.key, Stream.ITEM)
-            mask = prefix(filled, ask.width)
+            key = Key(draw.seed, draw.step, draw.numbers)
+            ids = catalogue.draw(rows, draw.counts, draw.width, key, Stream(draw.stream))
+            mask = prefix(draw.counts, draw.width)
         removed = 1 - rows.allowed.double() / catalogue.law.total
         log_q = self.weigh(catalogue, rows, ids) if self.log_q else None
         return Negatives(ids, mask, log_q, removed.float())
@@ -91,18 +110,18 @@ class Engine:
         hi, lo = slots(Key(key.seed, key.step).on(device, 1), n, Stream.POOL)
         return self.catalogue(device).law.draw(hi[0], lo[0])
 
-    def loop(self, rows: Rows, filled: Tensor, ask: Request) -> tuple[Tensor, Tensor]:
+    def loop(self, draw: Draw) -> tuple[Tensor, Tensor]:
         """`Catalogue.draw` and its mask by numba."""
-        ids = torch.empty(len(filled), ask.width, dtype=torch.int64)
+        ids = torch.empty(draw.rows, draw.width, dtype=torch.int64)
         mask = torch.empty(ids.shape, dtype=torch.bool)
         kernels().catalogue(
             ids.numpy(),
             mask.numpy(),
-            ask.key.rows(len(ids)).numpy(),
-            np.uint64(ask.key.seed),
-            int(ask.key.step),
-            int(Stream.ITEM),
-            *(values.contiguous().numpy() for values in (filled, rows.positive, rows.owner, rows.allowed)),
+            draw.numbers.numpy(),
+            np.uint64(draw.seed),
+            draw.step,
+            draw.stream,
+            *(values.contiguous().numpy() for values in (draw.counts, draw.positives, draw.owners, draw.allowed)),
             *self.tables,
         )
         return ids, mask
@@ -116,6 +135,15 @@ class Engine:
         kernels().weigh(log_q.numpy(), ids.numpy(), catalogue.law.log_masses.numpy(), log_allowed.numpy())
         return log_q
 
+    def urn(self, device: torch.device) -> Urn:
+        """The catalogue's own tables on ``device``, as those who draw from a `Draw` read them."""
+        if device not in self.urns:
+            catalogue = self.catalogue(device)
+            law, known = catalogue.law, catalogue.known
+            columns, starts = (columns_of(law), law.starts) if isinstance(law, Alias) else (None, None)
+            self.urns[device] = Urn(columns, starts, known.bits, known.offsets, known.keys, catalogue.spent)
+        return self.urns[device]
+
     @cached_property
     def tables(self) -> tuple[Any, ...]:
         """The catalogue as arrays for the loop; empty ones stand for a uniform law and for no bitmap."""
@@ -123,13 +151,18 @@ class Engine:
         law, known = catalogue.law, catalogue.known
         of_law: tuple[Any, ...] = (law.n_items, NOTHING.view(np.uint64), 0, NOTHING, NOTHING)
         if isinstance(law, Alias):
-            columns = (law.threshold << 32 | law.alias).numpy().view(np.uint64)
+            columns = columns_of(law).numpy().view(np.uint64)
             of_law = (law.n_items, columns, law.shift, law.masses.numpy(), law.starts.numpy())
         bits, stride = NOTHING, 0
         if known.bits is not None:
             bits, stride = known.bits.flatten().numpy(), known.bits.shape[1]
         lists = (known.offsets.numpy(), known.ids.numpy(), catalogue.spent.numpy())
         return (*of_law, *lists, bits.view(np.uint64), stride)
+
+
+def columns_of(law: Alias) -> Tensor:
+    """Threshold and alias of each column in one word, so that a draw reads once."""
+    return law.threshold << 32 | law.alias
 
 
 def check_items(n_items: int) -> int:

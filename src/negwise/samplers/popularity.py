@@ -11,7 +11,7 @@ from torch import Tensor
 
 from negwise.draws import Key
 from negwise.errors import InputError
-from negwise.protocols import Negatives
+from negwise.protocols import Draw, Negatives
 from negwise.samplers.engine import Engine, Impl, which
 from negwise.samplers.exclusions import Exclusions
 from negwise.samplers.law import Alias
@@ -53,7 +53,11 @@ class Popularity:
         return Engine(Alias.of(weights), self.exclude, self.on_shortage, self.impl, self.log_q)
 
     def __call__(self, positives: Tensor, k: float, key: Key, *, owner: Tensor | None = None) -> Negatives:
-        return self.engine.draw(positives, k, key, owner)
+        return self.engine.plan(positives, k, key, owner).negatives()
+
+    def plan(self, positives: Tensor, k: float, key: Key, *, owner: Tensor | None = None) -> Draw:
+        """The same draw, not drawn yet: for a loss that draws where it looks up, ``info_nce(..., ids=draw)``."""
+        return self.engine.plan(positives, k, key, owner)
 
     def log_prob(self, ids: Tensor, positives: Tensor, *, owner: Tensor | None = None) -> Tensor:
         """Log probability (B, K) that a slot of row b holds ``ids[b, k]``; -inf for what is excluded."""

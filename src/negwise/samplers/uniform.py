@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from negwise.draws import Key
-from negwise.protocols import Negatives
+from negwise.protocols import Draw, Negatives
 from negwise.samplers.engine import Engine, Impl, check_items, which
 from negwise.samplers.exclusions import Exclusions
 from negwise.samplers.law import Flat
@@ -41,7 +41,11 @@ class Uniform:
         return Engine(Flat(check_items(self.n_items)), self.exclude, self.on_shortage, self.impl)
 
     def __call__(self, positives: Tensor, k: float, key: Key, *, owner: Tensor | None = None) -> Negatives:
-        return self.engine.draw(positives, k, key, owner)
+        return self.engine.plan(positives, k, key, owner).negatives()
+
+    def plan(self, positives: Tensor, k: float, key: Key, *, owner: Tensor | None = None) -> Draw:
+        """The same draw, not drawn yet: for a loss that draws where it looks up, ``info_nce(..., ids=draw)``."""
+        return self.engine.plan(positives, k, key, owner)
 
     def log_prob(self, ids: Tensor, positives: Tensor, *, owner: Tensor | None = None) -> Tensor:
         """Log probability (B, K) that a slot of row b holds ``ids[b, k]``; -inf for what is excluded."""

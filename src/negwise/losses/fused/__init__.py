@@ -1,7 +1,8 @@
 """Triton kernels for CUDA: InfoNCE in a few launches that wait for nothing, whatever K.
 
-Importing this imports no Triton; `rows` does. ``function`` is the differentiable step, ``lookup`` and ``product``
-its two layouts, ``lookup_kernels``, ``product_kernels`` and ``online`` the kernels, ``late`` what they found wrong.
+Importing this imports no Triton; `rows` and `drawn` do. ``function`` is the differentiable step, ``lookup`` and
+``product`` its two layouts, ``draw`` ids that are drawn where they are read, ``lookup_kernels``, ``product_kernels``,
+``draw_kernels`` and ``online`` the kernels, ``late`` what they found wrong.
 """
 
 from __future__ import annotations
@@ -14,9 +15,11 @@ from functools import cache
 import torch
 from torch import Tensor
 
-from negwise.losses.layout import Layout, Shared
+from negwise.errors import InputError
+from negwise.losses.layout import Drawn, Layout, Shared
 from negwise.losses.result import Rows
 from negwise.losses.visible import Visible
+from negwise.protocols import Draw
 
 PLACES = 2**31
 """Places of ids are counted in 32 bits."""
@@ -38,14 +41,14 @@ def obstacle(device: torch.device, dtype: torch.dtype) -> str | None:
     return None
 
 
-def too_large(layout: Layout, rows: int, width: int) -> str | None:
+def too_large(layout: Layout | Drawn, rows: int, width: int) -> str | None:
     """Why the kernels cannot take negatives of this layout, or None."""
     if not isinstance(layout, Shared) and layout.keys.requires_grad and rows * width >= PLACES:
         return f"the kernels count {rows:,} x {width:,} places in 32 bits"
     return None
 
 
-def rather_not(layout: Layout, query: Tensor) -> str | None:
+def rather_not(layout: Layout | Drawn, query: Tensor) -> str | None:
     """Why others do this layout better, or None."""
     if not isinstance(layout, Shared):
         return None
@@ -65,7 +68,7 @@ def _installed() -> bool:
 
 
 def rows(
-    query: Tensor, positive: Tensor, temperature: float | Tensor, layout: Layout, seen: Visible, stats: bool
+    query: Tensor, positive: Tensor, temperature: float | Tensor, layout: Layout | Drawn, seen: Visible, stats: bool
 ) -> Rows:
     """``query`` and ``positive`` (B, D) as they came -> the loss of each row."""
     from negwise.losses.fused import function
@@ -73,4 +76,14 @@ def rows(
     return function.rows(query, positive, temperature, layout, seen, stats)
 
 
-__all__ = ["obstacle", "rather_not", "rows", "too_large"]
+def drawn(draw: Draw) -> Tensor:
+    """The ids (B, K) int64 of ``draw.negatives()`` in one launch, bit for bit, 0 beyond each row's count."""
+    reason = obstacle(draw.device, torch.float32)
+    if reason is not None:
+        raise InputError(f"drawn: {reason}. Type draw.negatives().ids")
+    from negwise.losses.fused import draw as kernels
+
+    return kernels.drawn(draw)
+
+
+__all__ = ["drawn", "obstacle", "rather_not", "rows", "too_large"]

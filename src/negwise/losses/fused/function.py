@@ -11,13 +11,14 @@ from negwise.errors import NegwiseError
 from negwise.losses.fused import late, lookup, product
 from negwise.losses.fused.given import Heat, Hidden
 from negwise.losses.fused.steps import turned
-from negwise.losses.layout import Layout, Shared, Table
+from negwise.losses.layout import Drawn, Layout, PerRow, Shared, Table
 from negwise.losses.result import Rows
 from negwise.losses.visible import Visible
+from negwise.protocols import Draw
 
 
 def rows(
-    query: Tensor, positive: Tensor, temperature: float | Tensor, layout: Layout, seen: Visible, stats: bool
+    query: Tensor, positive: Tensor, temperature: float | Tensor, layout: Layout | Drawn, seen: Visible, stats: bool
 ) -> Rows:
     """``query`` and ``positive`` (B, D) as they came -> the loss of each row, with its gradient, in a few launches."""
     late.raise_late()
@@ -38,7 +39,7 @@ class _Fused(torch.autograd.Function):
         keys: Tensor,
         temperature: Tensor | None,
         number: float,
-        layout: Layout,
+        layout: Layout | Drawn,
         seen: Visible,
         stats: bool,
         graph: bool,
@@ -52,8 +53,7 @@ class _Fused(torch.autograd.Function):
             batch = keys is positive
             done = product.forward(own, other, table, heat, hidden, seen.width, stats, pull, batch)
         else:
-            ids = layout.ids.contiguous() if isinstance(layout, Table) else None
-            done, taken = lookup.forward(own, other, table, ids, heat, hidden, seen.width, stats, pull, train)
+            done, taken = lookup.forward(own, other, table, _ids(layout), heat, hidden, seen.width, stats, pull, train)
         # Frozen negatives are not kept: a queue may be overwritten before backward.
         again = (keys,) if train else ()
         ctx.save_for_backward(query, done.kept, done.units, taken, temperature, *again)
@@ -82,9 +82,16 @@ class _Fused(torch.autograd.Function):
             if ctx.kind is Shared:
                 for_keys = product.backward_keys(own, table, ctx.width, kept, rates, ctx.heat, ctx.hidden)
             else:
-                ids = ctx.kind is Table
+                ids = ctx.kind is not PerRow
                 for_keys = lookup.backward_keys(own, table, ids, taken, kept, rates, ctx.heat, ctx.hidden)
         if need_heat:  # every score is q . k / T, so dT = -(q . dq) / T
             each = -grad * (own.float() * units).sum(1) / temperature.reshape(-1).to(grad)
             for_heat = (each if ctx.heat.step else each.sum()).reshape(temperature.shape).to(temperature)
         return (for_query, for_positive, for_keys, for_heat, *([None] * len(rest)))
+
+
+def _ids(layout: Layout | Drawn) -> Tensor | Draw | None:
+    """What says which rows of the keys are read; None where each row has its own."""
+    if isinstance(layout, Drawn):
+        return layout.draw
+    return layout.ids.contiguous() if isinstance(layout, Table) else None

@@ -1,4 +1,4 @@
-"""Negatives of each row's own, (B, K, D) or ids into a table: launching the kernels of `lookup_kernels`.
+"""Negatives of each row's own, (B, K, D) or a table by ids, given or drawn: launching the kernels of `lookup_kernels`.
 
 Beside inputs and gradients there are, in memory: (B, D) numbers for the query's gradient; where a table wants a
 gradient, (B, K) ids and their order when sorted, and a beginning and an end for each of its rows.
@@ -12,9 +12,11 @@ import torch
 from torch import Tensor
 
 from negwise.losses.fused import late
+from negwise.losses.fused.draw import Source, key_words
 from negwise.losses.fused.given import Heat, Hidden, power_of_two, processors
 from negwise.losses.fused.lookup_kernels import collect, look_up, mark_runs, spread, sum_runs
 from negwise.losses.fused.steps import Settled, settled
+from negwise.protocols import Draw
 
 TILE = 8192
 """Bytes of a tile of keys, per warp: 64 of a thread's registers, and as many for the tile on its way."""
@@ -23,7 +25,7 @@ RUN = 256
 
 
 def forward(
-    query: Tensor, positive: Tensor, keys: Tensor, ids: Tensor | None, heat: Heat, hidden: Hidden,
+    query: Tensor, positive: Tensor, keys: Tensor, ids: Tensor | Draw | None, heat: Heat, hidden: Hidden,
     width: int, stats: bool, pull: bool, keep: bool,
 ) -> tuple[Settled, Tensor | None]:  # fmt: skip
     """The rows' results; with ``keep`` also which ids were read, (B, K) int32, one beyond the last where none was."""
@@ -34,12 +36,13 @@ def forward(
     parts = query.new_empty(7, splits, rows, dtype=torch.float32)
     pulls = query.new_empty(splits, rows, depth, dtype=torch.float32) if pull else None
     taken = torch.empty(rows, width, dtype=torch.int32, device=query.device) if keep else None
+    listed, source, words = (None, Source.of(ids), key_words(ids)) if isinstance(ids, Draw) else (ids, None, (0, 0, 0))
     look_up[(rows, splits)](
-        query, positive, keys, ids, hidden.mask, hidden.counts, hidden.row_ids,
+        query, positive, keys, listed, source, *words, hidden.mask, hidden.counts, hidden.row_ids,
         None if ids is not None else hidden.key_ids, hidden.log_q, heat.tensor, heat.number,
         parts, pulls, taken, late.notes(query.device), rows, width, len(keys) if ids is not None else 1, span,
         D=depth, BLOCK_K=block_k, BLOCK_D=block_d, STEP=heat.step, PER_ROW_Q=hidden.per_row_q,
-        STATS=stats, PULL=pull, num_warps=warps,
+        STATS=stats, PULL=pull, DRAWN=source is not None, num_warps=warps,
     )  # fmt: skip
     return settled(positive, heat, parts, pulls, hidden.log_q is not None), taken
 

@@ -13,17 +13,23 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
+from negwise.losses.fused.draw_kernels import draw_slots
 from negwise.losses.fused.online import LOG2E, inverse
 
 
 @triton.jit
-def _which(ids, mask, row_ids, key_ids, taken, notes, name, poison, b, j, last, limit, K, M):
+def _which(
+    ids, draw, k0, k1, step, mask, row_ids, key_ids, taken, notes, name, poison, b, j, last, limit, K, M,
+    DRAWN: tl.constexpr,
+):  # fmt: skip
     """Which places of a tile hold a negative that row b sees, and the row of the table that it is."""
     ok = (j < last) & (j < limit)
     if mask is not None:
         ok = ok & (tl.load(mask + b * K + j, mask=ok, other=0) != 0)
     if ids is not None:
         row = tl.load(ids + b * K + j, mask=ok, other=0).to(tl.int64)
+    elif DRAWN:
+        row = draw_slots(draw, k0, k1, step, b, j, ok)
     else:
         row = b * K + j
     if row_ids is not None:
@@ -43,21 +49,23 @@ def _which(ids, mask, row_ids, key_ids, taken, notes, name, poison, b, j, last, 
         poison = tl.where(stray, float("nan"), poison)
         ok = ok & (outside == 0)
     if taken is not None:
-        tl.store(taken + b * K + j, tl.where(ok, row if ids is not None else 0, M).to(tl.int32), mask=j < last)
+        held = row if DRAWN or ids is not None else 0
+        tl.store(taken + b * K + j, tl.where(ok, held, M).to(tl.int32), mask=j < last)
     return ok, tl.where(ok, row, 0), poison
 
 
-@triton.jit(do_not_specialize=["B", "K", "M", "span"])
+@triton.jit(do_not_specialize=["k0", "k1", "step", "B", "K", "M", "span"])
 def look_up(
-    query, positive, keys, ids, mask, counts, row_ids, key_ids, log_q, temperatures, temperature,
+    query, positive, keys, ids, draw, k0, k1, step, mask, counts, row_ids, key_ids, log_q, temperatures, temperature,
     parts, pulls, taken, notes, B, K, M, span,
     D: tl.constexpr, BLOCK_K: tl.constexpr, BLOCK_D: tl.constexpr, STEP: tl.constexpr, PER_ROW_Q: tl.constexpr,
-    STATS: tl.constexpr, PULL: tl.constexpr,
+    STATS: tl.constexpr, PULL: tl.constexpr, DRAWN: tl.constexpr,
 ):  # fmt: skip
     """Columns ``[s span, (s + 1) span)`` of row b; ``parts`` and ``pulls`` as in `settle`.
 
-    Without ``ids`` the keys are (B, K, D). ``taken`` (B, K): the id that was read, M where there was none. Keys are on
-    their way while the tile before them is worked on, and their ids a tile earlier.
+    The keys are a table, by ``ids`` or, where they are DRAWN, by ``draw``; else (B, K, D). ``taken`` (B, K):
+    the id that was read, M where there was none. Keys are on their way while the tile before them is worked on, and
+    their ids a tile earlier.
     """
     b = tl.program_id(0).to(tl.int64)
     s = tl.program_id(1)
@@ -96,15 +104,21 @@ def look_up(
     first = s * span
     last = tl.minimum(first + span, K)
     j = first + lanes
-    ok, row, poison = _which(ids, mask, row_ids, key_ids, taken, notes, name, poison, b, j, last, limit, K, M)
+    ok, row, poison = _which(
+        ids, draw, k0, k1, step, mask, row_ids, key_ids, taken, notes, name, poison, b, j, last, limit, K, M, DRAWN
+    )  # fmt: skip
     k = tl.load(keys + row[:, None] * D + d[None, :], mask=ok[:, None] & width[None, :], other=0.0)
     j += BLOCK_K
-    later, row, poison = _which(ids, mask, row_ids, key_ids, taken, notes, name, poison, b, j, last, limit, K, M)
+    later, row, poison = _which(
+        ids, draw, k0, k1, step, mask, row_ids, key_ids, taken, notes, name, poison, b, j, last, limit, K, M, DRAWN
+    )  # fmt: skip
     for start in range(first, last, BLOCK_K):
         coming = tl.load(keys + row[:, None] * D + d[None, :], mask=later[:, None] & width[None, :], other=0.0)
         j = start + 2 * BLOCK_K + lanes
         next_ok = later
-        later, row, poison = _which(ids, mask, row_ids, key_ids, taken, notes, name, poison, b, j, last, limit, K, M)
+        later, row, poison = _which(
+            ids, draw, k0, k1, step, mask, row_ids, key_ids, taken, notes, name, poison, b, j, last, limit, K, M, DRAWN
+        )  # fmt: skip
         wide = k.to(tl.float32)
         score = tl.where(ok, tl.sum(wide * q[None, :], 1), float("-inf"))
         t = score

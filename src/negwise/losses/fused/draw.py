@@ -1,0 +1,85 @@
+"""A `Draw` as the kernels read it, and all of its ids in one launch."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from negwise.draws import LOW
+from negwise.losses.fused.draw_kernels import draw_all
+from negwise.losses.fused.given import power_of_two
+from negwise.protocols import Draw
+
+BLOCK = 256
+"""Slots that a program draws, at most."""
+
+
+class Source(NamedTuple):
+    """What a draw's ids are a function of, but for its seed and step: the same numbers and tables all along a run.
+
+    Triton compiles a kernel anew for some values of the integers in a tuple, so those that change stay outside.
+    """
+
+    numbers: Tensor  # (B,) int64, as the next three
+    positives: Tensor
+    owners: Tensor
+    allowed: Tensor
+    columns: Tensor | None  # this and the next as in `negwise.protocols.Urn`
+    starts: Tensor | None
+    bits: Tensor | None
+    offsets: Tensor | None
+    keys: Tensor | None  # None where nobody knows anything
+    spent: Tensor | None
+    when: Tensor | None
+    items: int
+    shift: int  # of a 32-bit word, so that the number of a column is left
+    stream: int  # in its place in the counter
+    laps: int
+
+    @classmethod
+    def of(cls, draw: Draw) -> Source:
+        urn = draw.urn(draw.device)
+        known = len(urn.keys) > 0
+        return cls(
+            numbers=draw.numbers.contiguous(),
+            positives=draw.positives.contiguous(),
+            owners=draw.owners.contiguous(),
+            allowed=draw.allowed.contiguous(),
+            columns=urn.columns,
+            starts=urn.starts,
+            bits=urn.bits if known else None,
+            offsets=urn.offsets if known else None,
+            keys=urn.keys if known else None,
+            spent=urn.spent if known else None,
+            when=draw.when,
+            items=draw.n_items,
+            shift=0 if urn.columns is None else 33 - len(urn.columns).bit_length(),
+            stream=draw.stream << 12,
+            laps=draw.laps,
+        )
+
+
+def key_words(draw: Draw) -> tuple[int, int, int]:
+    """The seed's two words and the step as signed 32 bits: of one type whatever their value, so compiled once."""
+    first, second, third = (_signed(word) for word in (draw.seed & LOW, draw.seed >> 32, draw.step))
+    return first, second, third
+
+
+def _signed(word: int) -> int:
+    return word - (word >> 31 << 32)
+
+
+def drawn(draw: Draw) -> Tensor:
+    """The ids (B, K) int64 of `Draw.negatives`, 0 beyond each row's count."""
+    ids = torch.empty(draw.rows, draw.width, dtype=torch.int64, device=draw.device)
+    if ids.numel():
+        block = min(BLOCK, max(16, power_of_two(draw.width)))
+        tiles = -(-draw.width // block)
+        with torch.cuda.device_of(ids):  # type: ignore[no-untyped-call]
+            draw_all[(draw.rows * tiles,)](
+                Source.of(draw), *key_words(draw), draw.counts.contiguous(), ids, draw.width, tiles,
+                BLOCK=block, num_warps=max(1, block // 64),
+            )  # fmt: skip
+    return ids
