@@ -1,6 +1,7 @@
 """Which learning rate an arm keeps, from folders as runs leave them: done, failed for good, or open."""
 
 import json
+from dataclasses import replace
 
 import pytest
 
@@ -50,6 +51,26 @@ def test_the_best_on_validation_is_kept_and_becomes_the_first_seed(grid):
     assert [seed["state"] for seed in found["seeds"]] == ["done", "waiting"]
     assert found["seeds"][0]["val"]["auc"] == 0.9
     assert [cell.training["learning_rate"] for cell in grid.cells(grid.arms[0])] == [3e-3, 3e-3]
+
+
+def test_several_seeds_may_choose_together(grid):
+    """The rate that is best for the first seed alone loses by its mean; one that a seed cannot train is out."""
+    grid = replace(grid, seeds=(0, 1, 2), judges=2)
+    cells = grid.tuning(grid.arms[0])
+    assert [(cell.training["seed"], cell.training["learning_rate"]) for cell in cells] == [
+        (seed, rate) for seed in (0, 1) for rate in RATES
+    ]
+    assert len({cell.folder for cell in cells}) == 6
+    for cell, auc in zip(cells[:-1], (0.95, 0.9, 0.99, 0.7, 0.88), strict=True):
+        done(cell, auc)
+    settle(grid, grid.arms[0])
+    assert grid.choice(grid.arms[0]) is None  # the last one is still to come
+    failed(cells[-1], "a record holds a number that JSON has none for", wrong=True)
+    settle(grid, grid.arms[0])
+    assert grid.choice(grid.arms[0])["learning_rate"] == 3e-3
+    found, _ = arm_of(grid)
+    assert [seed["state"] for seed in found["seeds"]] == ["done", "done", "waiting"]
+    assert [seed["val"]["auc"] for seed in found["seeds"][:2]] == [0.9, 0.88]
 
 
 def test_a_rate_that_may_work_next_time_keeps_the_choice_open(grid):

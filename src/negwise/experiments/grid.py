@@ -1,13 +1,14 @@
 """Arms times learning rates times seeds, as cells in folders.
 
-The learning rate of an arm is chosen on the first seed, by validation AUC, from the same values for every arm. The run
-that won is the arm's first seed; nothing is trained twice. A rate that cannot be trained (its loss is no number) is
-out; one whose process died, or whose disk was full, is open, and so is the choice, until the same command tries it
-again. Folders: ``tuning/<arm>/lr-<rate>/``, ``arms/<arm>/seed-<n>/``.
+The learning rate of an arm is chosen on the first seed or the first few, by mean validation AUC, from the same values
+for every arm. The runs that won are the arm's first seeds; nothing is trained twice. A rate that cannot be trained (its
+loss is no number) is out; one whose process died, or whose disk was full, is open, and so is the choice, until the same
+command tries it again. Folders: ``tuning/<arm>/lr-<rate>/``, ``arms/<arm>/seed-<n>/``.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass, replace
@@ -32,13 +33,14 @@ def rates_around(base: float) -> tuple[float, ...]:
 
 @dataclass(frozen=True)
 class Grid:
-    """``base`` says all that the cells share."""
+    """``base`` says all that the cells share; of the ``seeds`` the first ``judges`` choose the learning rate."""
 
     out: Path
     arms: tuple[Arm, ...]
     base: Training
     rates: tuple[float, ...]
     seeds: tuple[int, ...]
+    judges: int = 1
 
     def cell(self, arm: Arm, rate: float, seed: int, folder: Path) -> Cell:
         training = replace(self.base, k=arm.rule, learning_rate=rate, seed=seed)
@@ -46,11 +48,17 @@ class Grid:
         return Cell(f"K {arm.rule}, seed {seed}{rated}", folder, asdict(training))
 
     def tuning(self, arm: Arm) -> list[Cell]:
-        """One cell for each learning rate, where there is a choice."""
+        """A cell for each learning rate and each seed that judges it, where there is a choice."""
         if len(self.rates) == 1:
             return []
         home = self.out / "tuning" / arm.folder
-        return [self.cell(arm, rate, self.seeds[0], home / f"lr-{rate:g}") for rate in self.rates]
+        first, *others = self.seeds[: self.judges]
+        names = {first: "", **{seed: f"-seed-{seed}" for seed in others}}
+        return [
+            self.cell(arm, rate, seed, home / f"lr-{rate:g}{name}")
+            for seed, name in names.items()
+            for rate in self.rates
+        ]
 
     def choice(self, arm: Arm) -> dict[str, Any] | None:
         """The learning rate that was chosen for ``arm`` and what was tried, or None where that is still open."""
@@ -60,7 +68,7 @@ class Grid:
         return read_json(path) if path.exists() else None
 
     def tried(self, arm: Arm) -> list[dict[str, Any]]:
-        """What became of each learning rate, as far as it got; nothing before the first of them ended."""
+        """What became of each cell of `tuning`, as far as it got; nothing before the first of them ended."""
         choice = self.choice(arm)
         if choice is not None:
             return list(choice["tried"])
@@ -95,25 +103,36 @@ def work_on(cells: list[Cell], jobs: int, threads: int, watching: MakeWatch) -> 
 
 
 def settle(grid: Grid, arm: Arm) -> None:
-    """Choose the learning rate, write that down, then move the run that won; the same again where it was killed."""
+    """Choose the learning rate, write that down, then move the runs that won; the same again where it was killed."""
     tried = grid.tuning(arm)
     if not tried:
         return
     if grid.choice(arm) is None:
         found = [_tried(grid, cell) for cell in tried]
-        done = [row for row in found if row["val_auc"] is not None]
         is_open = [row for row, cell in zip(found, tried, strict=True) if _is_open(row, cell)]
-        if not done or is_open:
+        means = _means(found)
+        if not means or is_open:
             return
-        best = max(done, key=lambda row: row["val_auc"])["learning_rate"]
-        write_json(tried[0].folder.parent / CHOICE, {"learning_rate": best, "tried": found})
+        write_json(
+            tried[0].folder.parent / CHOICE, {"learning_rate": max(means, key=means.__getitem__), "tried": found}
+        )
     choice = grid.choice(arm)
     assert choice is not None
-    won = [cell.folder for cell in tried if cell.training["learning_rate"] == choice["learning_rate"]]
-    home = grid.folder(arm, grid.seeds[0])
-    if won and won[0].exists() and not home.exists():
-        home.parent.mkdir(parents=True, exist_ok=True)
-        won[0].replace(home)
+    for cell in tried:
+        home = grid.folder(arm, cell.training["seed"])
+        won = cell.training["learning_rate"] == choice["learning_rate"]
+        if won and cell.folder.exists() and not home.exists():
+            home.parent.mkdir(parents=True, exist_ok=True)
+            cell.folder.replace(home)
+
+
+def _means(tried: Sequence[dict[str, Any]]) -> dict[float, float]:
+    """Mean validation AUC of each learning rate that every seed could be trained with."""
+    found: dict[float, list[float]] = {}
+    for row in tried:
+        found.setdefault(row["learning_rate"], []).append(math.nan if row["val_auc"] is None else row["val_auc"])
+    means = {rate: sum(aucs) / len(aucs) for rate, aucs in found.items()}
+    return {rate: mean for rate, mean in means.items() if not math.isnan(mean)}
 
 
 def _is_open(row: dict[str, Any], cell: Cell) -> bool:

@@ -52,6 +52,7 @@ TASK = EvidenceTask(
     ks=(1, 2, 4, 8, 16, 32),
     rate=6e-3,
     steps=720,
+    judges=3,
     top_n="ndcg@10",
 )
 TRUTH_KS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48)

@@ -56,7 +56,7 @@ class Protocol:
     def tuned(self, k: int) -> Grid:
         """A K whose learning rate is tuned; that of K = 1 also judges training, as a pilot needs."""
         base = replace(self.base, judge_training=True) if k == 1 else self.base
-        return Grid(self.out, (arm(str(k), "fixed"),), base, self.task.rates, self.seeds)
+        return Grid(self.out, (arm(str(k), "fixed"),), base, self.task.rates, self.seeds, self.task.judges)
 
     def check(self) -> None:
         """Refuse a folder whose runs are of another request: they would count as this one's."""

@@ -37,10 +37,10 @@ class EvidenceTask:
 
     ``fields`` of `Training` say what is learnt, and ``size`` how much of it at a time. ``models`` can learn it, the
     task's own first. ``vectors``: they can start from word vectors, where the caller has some. Runs have ``steps``,
-    or ``epochs`` where those are given. The learning rate is tuned around ``rate``, or is ``rate``. ``always`` are the
-    K that no request leaves out, ``paper_k`` is the paper's; K* is searched up to the largest of ``ks``, and at least
-    to ``search``. Schedules have their ``peaks`` at "K*" and at the validation-"best" K; ``turning`` are turning
-    points of ANS beside its own. ``top_n`` is the metric beside AUC.
+    or ``epochs`` where those are given. The learning rate is tuned around ``rate`` on the first ``judges`` of the
+    ``seeds``, or is ``rate``. ``always`` are the K that no request leaves out, ``paper_k`` is the paper's; K* is
+    searched up to the largest of ``ks``, and at least to ``search``. Schedules have their ``peaks`` at "K*" and at the
+    validation-"best" K; ``turning`` are turning points of ANS beside its own. ``top_n`` is the metric beside AUC.
     """
 
     name: str
@@ -63,6 +63,7 @@ class EvidenceTask:
     peaks: tuple[str, ...] = ("K*", "best")
     turning: tuple[float, ...] = ()
     seeds: int = 5
+    judges: int = 1
     top_n: str
 
     @property
