@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from scipy import stats
 
 from negwise import metrics
 from negwise.errors import InputError
@@ -40,7 +41,7 @@ def test_queries_alone_give_the_textbook_error():
     dice = np.random.default_rng(0)
     one, other = dice.integers(0, 101, 300), dice.integers(0, 101, 300)
     ranks = {(rule, seed): single(above) for rule, above in (("1", one), ("4", other)) for seed in range(5)}
-    found = measure(ranks, ["1", "4"], range(5), "auc", nested=False, draws=4000)
+    found = measure(ranks, ["1", "4"], range(5), "auc", folds=None, draws=4000)
     difference = found["4"] - found["1"]
     gaps = (one - other) / 100
     assert difference.mean == pytest.approx(gaps.mean(), abs=1e-12)
@@ -48,12 +49,12 @@ def test_queries_alone_give_the_textbook_error():
     assert np.allclose(difference.student, gaps.mean())
 
 
-@pytest.mark.parametrize("nested", [True, False])
-def test_seeds_alone_give_theirs(nested):
+@pytest.mark.parametrize("folds", [5, None])
+def test_seeds_alone_give_theirs(folds):
     """Queries that agree leave the spread of seeds, redrawn: std / sqrt(S), with S in the variance."""
     levels = [10, 14, 20, 22, 31]
     ranks = {("1", seed): single(np.full(50, level)) for seed, level in enumerate(levels)}
-    found = measure(ranks, ["1"], range(5), "auc", nested=nested, draws=4000)["1"]
+    found = measure(ranks, ["1"], range(5), "auc", folds=folds, draws=4000)["1"]
     values = 1 - np.array(levels) / 100
     assert found.draws.std() == pytest.approx(values.std() / np.sqrt(5), rel=0.06)
     assert found.mean == pytest.approx(values.mean())
@@ -64,11 +65,36 @@ def test_shared_queries_do_not_average_out_over_seeds_and_folds_do():
     shared = dice.integers(0, 101, 200)
     same = {("1", seed): single(shared) for seed in range(5)}
     own = {("1", seed): single(dice.permutation(shared)) for seed in range(5)}
-    crossed = measure(same, ["1"], range(5), "auc", nested=False, draws=3000)["1"].draws.std()
-    folds = measure(own, ["1"], range(5), "auc", nested=True, draws=3000)["1"].draws.std()
+    crossed = measure(same, ["1"], range(5), "auc", folds=None, draws=3000)["1"].draws.std()
+    folds = measure(own, ["1"], range(5), "auc", folds=5, draws=3000)["1"].draws.std()
     error = (shared / 100).std() / np.sqrt(200)
     # A fold that is drawn twice counts twice: E W^2 = 2 - 1/S for each of S = 5 folds.
     assert crossed == pytest.approx(error, rel=0.06) and folds == pytest.approx(error * np.sqrt(1.8 / 5), rel=0.06)
+
+
+def folded(dice, level):
+    """Ten seeds in five folds: seeds s and s + 5 share the queries of a fold, ``level`` says how good each fold is."""
+    own = [dice.integers(0, 40, 60) + level[fold] for fold in range(5)]
+    return {("1", seed): single(np.minimum(own[seed % 5] + dice.integers(0, 5, 60), 100)) for seed in range(10)}
+
+
+def test_two_seeds_of_a_fold_count_as_one_fold():
+    """Against plain loops: folds are redrawn, then seeds of each, and queries once for a fold."""
+    ranks = folded(np.random.default_rng(3), [0, 10, 20, 30, 40])
+    found = measure(ranks, ["1"], range(10), "auc", folds=5, draws=3000)["1"]
+    scores = {seed: 1 - ranks["1", seed].above / 100 for seed in range(10)}
+    dice, draws = np.random.default_rng(4), []
+    for _ in range(3000):
+        queries = [dice.integers(0, 60, 60) for _ in range(5)]
+        seeds = [fold + 5 * dice.integers(0, 2) for fold in dice.integers(0, 5, 5) for _ in range(2)]
+        draws.append(np.mean([scores[seed][queries[seed % 5]].mean() for seed in seeds]))
+    assert found.draws.std() == pytest.approx(np.std(draws), rel=0.06)
+    assert found.interval == pytest.approx(np.quantile(draws, (0.025, 0.975)), abs=0.01)
+    means = np.array([(scores[fold].mean() + scores[fold + 5].mean()) / 2 for fold in range(5)])
+    expected = stats.t.interval(0.95, 4, loc=means.mean(), scale=stats.sem(means))
+    assert found.student == pytest.approx(expected) and found.error == pytest.approx(stats.sem(means))
+    alone = measure(ranks, ["1"], range(10), "auc", folds=10, draws=3000)["1"]  # as if each had a fold of its own
+    assert alone.draws.std() < 0.8 * found.draws.std()
 
 
 def test_p_counts_the_draws_on_the_far_side():
@@ -84,7 +110,7 @@ def test_p_is_honest_where_nothing_differs():
     below = 0
     for _ in range(60):
         ranks = {(rule, seed): single(dice.integers(0, 101, 60)) for rule in "12" for seed in range(5)}
-        found = measure(ranks, ["1", "2"], range(5), "auc", nested=True, draws=300)
+        found = measure(ranks, ["1", "2"], range(5), "auc", folds=5, draws=300)
         below += (found["1"] - found["2"]).p < 0.05
     assert below <= 8
 

@@ -1,8 +1,11 @@
 """`negwise reproduce` as a person meets it: its help, and what it says to a request that cannot be."""
 
 import pytest
+import torch
 
 from negwise.cli import reproducing
+from negwise.experiments.evidence.clicks import TASK as CLICKS
+from negwise.experiments.evidence.tasks import TASKS
 
 VERBS = ("theory", "news", "matching", "items", "clicks", "seconds", "page")
 
@@ -30,12 +33,35 @@ def test_every_verb_has_help_with_an_example(negwise, verb):
         (["items", "--turning", "soon"], "--turning: got 'soon', expected a number or numbers with commas"),
         (["items", "--name", "runs/long"], "name: got 'runs/long', expected letters, digits and dashes"),
         (["news", "--paper", "--steps", "10"], "steps: got 10, but the paper's settings say 2 epochs"),
+        (["items", "--device", "gpu"], "device: got 'gpu', expected auto, cpu or cuda."),
     ],
 )
 def test_wrong_requests(negwise, tmp_path, words, message):
     out = tmp_path / "out"
-    code, said, err = negwise("reproduce", *words, "--data", tmp_path, "--out", out, "--device", "cpu")
+    code, said, err = negwise("reproduce", *words, "--data", tmp_path, "--out", out)
     assert (code, said) == (2, "") and message in err and not out.exists()
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
+@pytest.mark.parametrize("verb", [["items", "--data", "x"], ["seconds"]])
+def test_a_gpu_that_is_not_there(negwise, tmp_path, verb):
+    code, _, err = negwise("reproduce", *verb, "--out", tmp_path / "out", "--device", "cuda")
+    assert code == 2 and "torch finds no GPU here. Type --device cpu" in err and not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("page", ["nowhere.md", "."])
+def test_a_page_that_is_not_there(negwise, tmp_path, monkeypatch, page):
+    monkeypatch.chdir(tmp_path)
+    code, _, err = negwise("reproduce", "page", "--records", tmp_path, "--page", page)
+    assert code == 2 and "no such page. Expected a Markdown file" in err
+
+
+@pytest.mark.parametrize("task", [*TASKS.values(), CLICKS], ids=lambda task: task.name)
+def test_help_says_the_plan(negwise, task):
+    _, out, _ = negwise("reproduce", task.name, "--help")
+    said = " ".join(out.split())
+    assert f"K {', '.join(map(str, task.ks))}; {task.seeds} seeds of {task.steps} steps." in said
+    assert task.fields.get("skip_bad") is None or f"up to {task.fields['skip_bad']} bad rows" in said
 
 
 def test_seconds_of_a_folder_that_is_no_task(negwise, tmp_path):

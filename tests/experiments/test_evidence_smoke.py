@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from negwise.errors import InputError
+from negwise.errors import InputError, NegwiseError
 from negwise.experiments.evidence import clicks as simulated
 from negwise.experiments.evidence.analysis import Analysis, best_constant, fit_of, load_analysis
 from negwise.experiments.evidence.protocol import Protocol
@@ -158,6 +158,40 @@ def test_a_folder_with_other_runs_is_refused(done):
 
 
 @pytest.mark.slow
+def test_a_run_with_another_rate_does_not_count(done):
+    """With other K in the sweep another rate may be nearest; what is there was trained with the first."""
+    protocol, _ = done
+    cell = protocol.tuned(1).cells(protocol.tuned(1).arms[0])[0]
+    other = replace(cell, training={**cell.training, "learning_rate": 0.5})
+    protocol._work([cell])
+    with pytest.raises(InputError, match=r"trained with learning rate .*, and this request trains it with 0\.5"):
+        protocol._work([other])
+
+
+@pytest.mark.slow
+def test_an_arm_that_lacks_a_seed_is_not_the_best(done, monkeypatch):
+    protocol, _ = done
+    found = {"1": [0.6, 0.6], "3": [0.9], "6": [0.7, 0.5]}
+    monkeypatch.setattr(Protocol, "k_star", property(lambda _: 3))
+    monkeypatch.setattr(Protocol, "val_aucs", lambda _, rule: found[rule])
+    assert protocol.k_best == 1  # equal means: the smaller
+    found["3"] = [0.9, 0.9]
+    assert protocol.k_best == 3
+
+
+def test_a_pilot_that_failed_says_why(tmp_path):
+    asked = Asked(task="items", data="x", k=(4,), steps=2, seeds=1, device="cpu")
+    protocol = protocol_of(asked, tmp_path)
+    with pytest.raises(NegwiseError, match="the pilot has not ended \\(it was stopped\\)"):
+        protocol.estimate_of_seed(0)
+    folder = protocol.tuned(1).tuning(protocol.tuned(1).arms[0])[1].folder
+    folder.mkdir(parents=True)
+    (folder / "failed.json").write_text('{"error": "the disk is full"}')
+    with pytest.raises(NegwiseError, match="the pilot has not ended \\(the disk is full\\)"):
+        protocol.estimate_of_seed(0)
+
+
+@pytest.mark.slow
 def test_seconds_of_a_folder(done):
     """Every fixed K has three times, the median of them counts, and the record carries it from then on."""
     protocol, _ = done
@@ -192,10 +226,23 @@ def test_the_clock_counts_steps_and_leaves_out_the_warm_up(monkeypatch):
         assert splits == {} and training.eval_every == training.steps == 15
         with show as clock:
             for step in range(training.steps):
-                clock.step({"step": step})
+                clock.step({"step": step + 1})
 
     monkeypatch.setattr("negwise.experiments.evidence.stopwatch.fit_parts", fit)
     assert step_ms(Training(data="x", model="nrms"), None, 15) == pytest.approx(13_000)
+
+
+def test_the_clock_divides_by_the_steps_that_a_record_has(monkeypatch):
+    """Two seconds a step, recorded three at a time."""
+    now = iter(np.arange(6.0, 1000.0, 6.0))
+    monkeypatch.setattr("negwise.experiments.evidence.stopwatch.time.perf_counter", lambda: next(now))
+
+    def fit(training, _parts, _folder, *, show, **_):
+        for step in range(3, training.steps + 1, 3):
+            show.step({"step": step})
+
+    monkeypatch.setattr("negwise.experiments.evidence.stopwatch.fit_parts", fit)
+    assert step_ms(Training(data="x", model="nrms"), None, 30) == pytest.approx(2_000)
 
 
 def test_a_folder_that_is_no_task_has_no_seconds(tmp_path):
@@ -301,6 +348,15 @@ def test_clicks_end_to_end(cache):
     log = [json.loads(line) for line in next(cache.rglob("watched/run.jsonl")).read_text().splitlines()]
     told = [line["auc"] for line in log if line["kind"] == "eval" and line["split"] == "val"]
     assert np.array(seen["p_b"])[:, 0] == pytest.approx(told, abs=1e-5)
+    with pytest.raises(InputError, match="steps was 12 and is 13"):  # and the record stays
+        simulated.reproduce_clicks(cache / "clicks", k=(1, 4), seeds=2, steps=13, worlds=[world], tell=lambda _: None)
+    with pytest.raises(KeyboardInterrupt):  # stopped before the first world is through
+        simulated.reproduce_clicks(cache / "clicks", k=(1, 4), seeds=2, steps=12, worlds=[world], tell=stop)
+    assert json.loads(file.read_bytes()) == record
+
+
+def stop(_):
+    raise KeyboardInterrupt
 
 
 def test_shares_of_a_model_that_knows_the_truth():
@@ -393,6 +449,17 @@ def test_turning_points_are_arms_up_to_k(tmp_path, monkeypatch, star):
     expected = [(f"ans:13:{point}", seed) for point in ("0.01", "0.5") for seed in range(5)] if star > 1 else []
     assert [(cell.training["k"], cell.training["seed"]) for cell in cells] == expected
     assert {cell.training["learning_rate"] for cell in cells} <= {0.013}  # that of K*
+
+
+def test_schedules_that_cannot_be_are_said_to_be_left_out(tmp_path, monkeypatch):
+    monkeypatch.setattr(Protocol, "k_star", property(lambda _: 1))
+    monkeypatch.setattr(Protocol, "k_best", property(lambda _: 1))
+    monkeypatch.setattr(Protocol, "rate_near", lambda *_: 0.1)
+    monkeypatch.setattr(Protocol, "_tune", lambda *_: None)
+    monkeypatch.setattr(Protocol, "_train", lambda *_, **__: None)
+    told = []
+    protocol_of(Asked(task="items", data="x", turning=(0.3,), device="cpu"), tmp_path).run(told.append)
+    assert told[1] == "items: no schedule rises to 1, so none up to K* is trained."
 
 
 def test_a_predicted_k_counts_as_the_nearest_trained_one(tmp_path):

@@ -13,20 +13,35 @@ from negwise import metrics
 from negwise.errors import InputError
 from negwise.experiments.evidence import variants
 from negwise.experiments.evidence.analysis import load_analysis
-from negwise.experiments.evidence.claims import _turnings
+from negwise.experiments.evidence.claims import _beaten, _fallen, _helped, _schedules, _turnings
 from negwise.experiments.evidence.page import Evidence, drawn, filled, loaded, tabled
 from negwise.experiments.evidence.provenance import commit_of
 from negwise.experiments.evidence.record import write
 from negwise.experiments.evidence.seconds import auc_after, clock, per_second, seconds, step_seconds
+from negwise.experiments.evidence.tables import predictors, primary, provenance
 from negwise.experiments.evidence.turning import points, turning, turning_figure
 
 QUERIES, SIZE = 80, 101
 
 
 def make(
-    folder, name="items", *, of=None, variant="", model="bert4rec", steps=24, arms=None, k_star=5, seeds=3, **more
+    folder,
+    name="items",
+    *,
+    of=None,
+    variant="",
+    model="bert4rec",
+    steps=24,
+    arms=None,
+    k_star=5,
+    seeds=3,
+    places=None,
+    **more,
 ):
-    """A record and its standings: one positive a query, each arm with places of its own, validation curves of three."""
+    """A record and its standings: one positive a query, each arm with places of its own, validation curves of three.
+
+    ``places`` by rule, where the answer is to be known: how many candidates beat the positive, about.
+    """
     rules = arms or ("1", "5", "100", "ans:5", "warm:5")
     dice = np.random.default_rng(sum(map(ord, name)))
     record_arms, ranks = [], {}
@@ -34,6 +49,8 @@ def make(
         runs = []
         for seed in range(seeds):
             above = np.minimum(dice.integers(0, SIZE, QUERIES), dice.integers(0, SIZE, QUERIES) + 3 * at)
+            if places is not None:
+                above = places[rule] + dice.integers(-1, 2, QUERIES)
             ones = np.ones_like(above)
             told = metrics.evaluate(metrics.Ranks(above, ones, ones, np.full_like(above, SIZE))).record()
             ranks |= {f"above/{rule}/{seed}": above, f"positives/{seed}": ones, f"sizes/{seed}": ones * SIZE}
@@ -146,7 +163,8 @@ def test_longer_training_is_told_from_other_variants(tmp_path):
 
 
 def test_a_task_again_with_more_seeds_and_tasks_of_their_own(tmp_path):
-    own, more = make(tmp_path), make(tmp_path, "items-ten", of="items", seeds=6)
+    own = make(tmp_path)
+    more = make(tmp_path, "items-ten", of="items", seeds=6, data={"name": "renamed", "digest": "same"})
     docs = make(tmp_path, "docs", model="siamese-transformer", arms=("1", "5"))
     found = {one.name: one for one in (own, more, docs, make(tmp_path, "news", model="nrms"))}
     assert variants.again(found) == [own, more, docs]
@@ -173,6 +191,9 @@ def test_turning_points(tmp_path):
         for cell, metric in zip(row[3:5], ("auc", "ndcg@10"), strict=True):
             gap = (scores_of(one, rule, metric) - scores_of(one, "5", metric)).mean()
             assert says(cell, gap, *one.difference(rule, "5", metric).interval)
+        for cell, metric in zip(row[5:7], ("auc", "ndcg@10"), strict=True):
+            gap = (scores_of(one, rule, metric) - scores_of(one, "ans:5", metric)).mean()
+            assert cell == "" if rule == "ans:5" else says(cell, gap, *one.difference(rule, "ans:5", metric).interval)
     figure = turning_figure([one])
     assert figure.name == "turning" and len(figure.rows) == 2 * (3 + 1)
     for row in figure.rows:
@@ -182,8 +203,82 @@ def test_turning_points(tmp_path):
         assert row["value"] == pytest.approx(values.mean(), rel=1e-5)
         assert row["high"] - row["low"] == pytest.approx(2 * error, rel=1e-3)
     assert figure.svg().startswith("<svg")
-    best = max(points(one), key=lambda point: scores_of(one, points(one)[point]).mean())
-    assert f"items is best at {best:g}: " in _turnings([one])
+
+
+@pytest.mark.parametrize("best", ["ans:5", "ans:5:0.3"])
+def test_the_best_turning_point(tmp_path, best):
+    one = make(tmp_path, arms=TURNS, places={rule: 10 if rule == best else 30 for rule in TURNS})
+    if best == "ans:5":  # nothing is said to be better than itself
+        assert _turnings([one]) == "On test AUC items is best at 0.1"
+    else:
+        told = _turnings([one])
+        assert told.startswith("On test AUC items is best at 0.3: +0.2") and told.endswith("against 0.1")
+
+
+@pytest.mark.parametrize(("half", "captured"), [(30, 0.5), (10, 1.0), (50, 0.0)])
+def test_captured_gain_of_a_known_world(tmp_path, half, captured):
+    """K = 1 has 50 of 100 above the positive, the best K 10, K* so many between."""
+    one = make(tmp_path, places={"1": 50, "5": half, "100": 10, "ans:5": 30, "warm:5": 30})
+    share, (low, high) = one.captured()
+    assert share == pytest.approx(captured, abs=0.01) and low <= captured <= high and high - low < 0.05
+    assert one.regret(5).mean == pytest.approx((half - 10) / 100, abs=0.005)
+
+
+def test_captured_gain_means_nothing_where_there_is_none(tmp_path):
+    assert make(tmp_path, places=dict.fromkeys(("1", "5", "100", "ans:5", "warm:5"), 30)).captured() is None
+
+
+def test_the_words_of_the_claims_follow_from_the_records(tmp_path):
+    better = make(tmp_path, "news", places={"1": 50, "5": 9, "100": 9, "ans:5": 40, "warm:5": 30})
+    worse = make(tmp_path, "items", places={"1": 9, "5": 50, "100": 70, "ans:5": 5, "warm:5": 30}, k_best=5)
+    plain = make(tmp_path, "docs", arms=("1", "100"), k_star=1)
+    assert _beaten({"news": better}) == "Yes, on AUC and top n"
+    assert _beaten({"news": better, "items": worse}).startswith("Not clearly everywhere")
+    assert _helped({"news": better}) == [] and _helped({"news": better, "items": worse, "docs": plain}) == ["items"]
+    assert _fallen({"news": better}) == "is flat" and _fallen({"news": better, "items": worse}) == "falls in items"
+    assert "docs" not in _schedules({"items": worse, "docs": plain})
+
+
+def test_tables_of_one_task_alone(tmp_path):
+    """No other task has a constant, and K* = 1 has nothing to be compared with."""
+    one = make(tmp_path)
+    assert [row[0] for row in rows_of(predictors({"items": one}))][-1] == "always 100"
+    assert len(rows_of(primary({"items": one}))) == 2
+    assert rows_of(primary({"items": make(tmp_path, arms=("1", "100"), k_star=1)})) == []
+
+
+def test_every_record_says_where_it_comes_from(tmp_path):
+    """With the paper's settings no learning rate was tried."""
+    whence = {"machine": {"name": "here"}, "versions": {"torch": "2"}, "code": {"source": "abc"}}
+    one = make(tmp_path, **whence, tuning={"1": {"tried": []}, "100": None})
+    assert rows_of(provenance({"items": one}))[0][2] == "15 + 0 for tuning"
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ({"seeds": 1}, "it has one seed, and an interval needs two"),
+        ({"k_best": 20}, r"not every seed of K = 20 is done. Type the command that made it again"),
+        ({"k_star": 7, "k_best": 20}, "not every seed of K = 7, 20 is done"),
+    ],
+)
+def test_a_record_that_no_table_can_be_made_of(tmp_path, wrong, message):
+    make(tmp_path, **wrong)
+    with pytest.raises(InputError, match=rf"items\.json: {message}"):
+        loaded(tmp_path)
+
+
+def test_a_record_without_its_standings(tmp_path):
+    make(tmp_path)
+    (tmp_path / "items.safetensors").unlink()
+    with pytest.raises(InputError, match=r"items\.safetensors is missing beside it"):
+        loaded(tmp_path)
+
+
+def test_records_of_no_task(tmp_path):
+    make(tmp_path, "docs")
+    with pytest.raises(InputError, match="expected the record of news, matching, items, found docs"):
+        loaded(tmp_path)
 
 
 def test_a_record_without_turning_points_has_none(tmp_path):

@@ -235,6 +235,11 @@ def minutes(seconds: float) -> str:
 
 
 def device_of(asked: str) -> str:
+    """ "cpu" or "cuda", as asked for or as there is; a wrong word is told before any run begins."""
+    if asked not in ("auto", "cpu", "cuda"):
+        raise InputError(f"device: got {asked!r}, expected auto, cpu or cuda.")
+    if asked == "cuda" and not torch.cuda.is_available():
+        raise InputError("device: got 'cuda', but torch finds no GPU here. Type --device cpu, or auto.")
     if asked == "auto":
         return "cuda" if torch.cuda.is_available() else "cpu"
     return asked

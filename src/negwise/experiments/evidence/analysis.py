@@ -77,9 +77,9 @@ class Analysis:
     def measured(self) -> dict[str, dict[str, Measured]]:
         """By metric, then by rule."""
         ranks = ranks_of(self.folder, self.name)
-        nested = self.record["settings"]["folds"] is not None
+        folds = self.record["settings"]["folds"]
         return {
-            metric: measure(ranks, self.whole, self.record["seeds"], metric, nested=nested, draws=self.draws)
+            metric: measure(ranks, self.whole, self.record["seeds"], metric, folds=folds, draws=self.draws)
             for metric in ("auc", self.top_n)
         }
 

@@ -1,9 +1,9 @@
 """How sure a difference between arms is, when both the seeds and the test queries could have been others.
 
-Every draw takes seeds with replacement, and test queries with replacement: the same queries for every arm, and for
-every seed too where seeds share a test split; where each seed has a fold of its own, that fold's. Seeds and queries are
-crossed or nested, and redrawing both errs on the safe side (Owen 2007, the pigeonhole bootstrap). Q queries, S seeds,
-R draws.
+Every draw takes folds with replacement, seeds of each with replacement, and test queries of each with replacement: the
+same queries for every arm, and for every seed of the fold. Without folds all seeds share one test split. Seeds and
+queries are crossed or nested, and redrawing both errs on the safe side (Owen 2007, the pigeonhole bootstrap). Two
+seeds of one fold held out the same users, and say less than two folds. Q queries, S seeds, F folds, R draws.
 """
 
 from __future__ import annotations
@@ -19,23 +19,37 @@ from negwise.errors import InputError
 from negwise.metrics import Ranks, queries
 
 Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
 DRAWS = 10_000
 AT_ONCE = 500
 
 
 @dataclass(frozen=True, eq=False)
 class Measured:
-    """A metric of one arm: ``seeds`` (S,) as measured, ``draws`` (R,) of its mean over seeds."""
+    """A metric of one arm: ``seeds`` (S,) as measured, ``draws`` (R,) of its mean, and the fold (S,) of each seed."""
 
     seeds: Floats
     draws: Floats
+    folds: Ints | None = None
 
     @property
     def mean(self) -> float:
         return float(self.seeds.mean())
 
     def __sub__(self, other: Measured) -> Measured:
-        return Measured(self.seeds - other.seeds, self.draws - other.draws)
+        return Measured(self.seeds - other.seeds, self.draws - other.draws, self.folds)
+
+    @property
+    def apart(self) -> Floats:
+        """What may count as independent: the seeds, or the mean of each fold where folds differ."""
+        if self.folds is None or len(set(self.folds.tolist())) == 1:
+            return self.seeds
+        return np.array([self.seeds[self.folds == fold].mean() for fold in np.unique(self.folds)])
+
+    @property
+    def error(self) -> float:
+        """The standard error of the mean, from seeds or folds."""
+        return float(self.apart.std(ddof=1) / np.sqrt(len(self.apart)))
 
     @property
     def interval(self) -> tuple[float, float]:
@@ -45,8 +59,8 @@ class Measured:
 
     @property
     def student(self) -> tuple[float, float]:
-        """95%, from the seeds alone by Student's t."""
-        return student(self.seeds)
+        """95%, from seeds or folds alone by Student's t."""
+        return student(self.apart)
 
     @property
     def p(self) -> float:
@@ -82,27 +96,40 @@ def measure(
     seeds: Sequence[int],
     metric: str,
     *,
-    nested: bool,
+    folds: int | None,
     draws: int = DRAWS,
 ) -> dict[str, Measured]:
-    """Every arm with its draws, all of the same seeds and queries. ``nested``: each seed has queries of its own."""
+    """Every arm with its draws, all of the same seeds and queries. A seed's test fold is seed modulo ``folds``."""
     y = {seed: np.stack([parts_of(ranks[rule, seed], metric)[0] for rule in rules], axis=1) for seed in seeds}  # (Q, A)
     x = {seed: parts_of(ranks[rules[0], seed], metric)[1] for seed in seeds}
+    fold = np.array([seed % (folds or 1) for seed in seeds])
     random = np.random.default_rng(0)
     found: list[Floats] = []  # (r, S, A) a chunk
     for start in range(0, draws, AT_ONCE):
         count = min(AT_ONCE, draws - start)
-        weights = None if nested else _redrawn(random, count, len(x[seeds[0]]))
+        weights: dict[int, Floats] = {}
         chunk = []
-        for seed in seeds:
-            own = _redrawn(random, count, len(x[seed])) if weights is None else weights
-            chunk.append((own @ y[seed]) / (own @ x[seed])[:, None])
+        for seed, where in zip(seeds, fold.tolist(), strict=True):
+            if where not in weights:
+                weights[where] = _redrawn(random, count, len(x[seed]))
+            chunk.append((weights[where] @ y[seed]) / (weights[where] @ x[seed])[:, None])
         found.append(np.stack(chunk, axis=1))
     values = np.concatenate(found)  # (R, S, A)
-    chosen = random.multinomial(len(seeds), np.full(len(seeds), 1 / len(seeds)), size=draws) / len(seeds)
-    means = np.einsum("rs,rsa->ra", chosen, values)
+    means = np.einsum("rs,rsa->ra", _chosen(random, draws, fold), values)
     whole = np.stack([y[seed].sum(0) / x[seed].sum() for seed in seeds])  # (S, A)
-    return {rule: Measured(whole[:, at], means[:, at]) for at, rule in enumerate(rules)}
+    return {rule: Measured(whole[:, at], means[:, at], fold) for at, rule in enumerate(rules)}
+
+
+def _chosen(random: np.random.Generator, draws: int, fold: Ints) -> Floats:
+    """(draws, S) the weight of each seed: folds with replacement, and of each as many of its seeds as it has."""
+    names = np.unique(fold)
+    often = random.multinomial(len(names), np.full(len(names), 1 / len(names)), size=draws)  # (R, F)
+    counts = np.zeros((draws, len(fold)))
+    for at, name in enumerate(names):
+        here = np.flatnonzero(fold == name)
+        counts[:, here] = random.multinomial(len(here) * often[:, at], np.full(len(here), 1 / len(here)))
+    chosen: Floats = counts / counts.sum(1, keepdims=True)
+    return chosen
 
 
 def _redrawn(random: np.random.Generator, draws: int, n: int) -> Floats:

@@ -77,34 +77,41 @@ def reproduce_clicks(
     task = sized(TASK, k, seeds, steps)
     number = tuple(range(task.seeds))
     side_by_side, _ = spread(jobs, "cpu", len(task.ks) * task.seeds)
-    made = []
+    sizes = [{**SIZE, **world} for world in worlds]
+    protocols = []
+    for world, size in zip(worlds, sizes, strict=True):
+        more = {"world": size, "history": size["history"], "title_words": size["dimensions"]}
+        base = base_training(task, "clicks", vectors=None, device="cpu", more=more)
+        protocols.append(Protocol(folder / world_name(world), task, base, task.ks, number, side_by_side))
+    made: list[Record] = []
     with held(folder):
+        for protocol in protocols:
+            protocol.check()
         try:
-            for world in worlds:
-                size = {**SIZE, **world}
-                more = {"world": size, "history": size["history"], "title_words": size["dimensions"]}
-                base = base_training(task, "clicks", vectors=None, device="cpu", more=more)
-                name = world_name(world)
-                protocol = Protocol(folder / name, task, base, task.ks, number, side_by_side)
-                protocol.check()
-                tell(f"clicks: {name}")
+            for protocol, size in zip(protocols, sizes, strict=True):
+                tell(f"clicks: {protocol.out.name}")
                 protocol.run(tell)
                 made.append(_record(protocol, size))
         finally:
-            record = {
-                "task": TASK.name,
-                "title": TASK.title,
-                "code": code(),
-                "versions": versions(),
-                "machine": machine("cpu"),
-                "steps": task.steps,
-                "seeds": list(number),
-                "ks": list(task.ks),
-                "top_n": TASK.top_n,
-                "worlds": rounded(made),
-            }
-            write_json(folder / "clicks.json", record)
+            if made:
+                write_json(folder / "clicks.json", _whole(task, number, made))
     return [folder / "clicks.json"]
+
+
+def _whole(task: EvidenceTask, seeds: Sequence[int], worlds: Sequence[Record]) -> Record:
+    """The record of these worlds."""
+    return {
+        "task": task.name,
+        "title": task.title,
+        "code": code(),
+        "versions": versions(),
+        "machine": machine("cpu"),
+        "steps": task.steps,
+        "seeds": list(seeds),
+        "ks": list(task.ks),
+        "top_n": task.top_n,
+        "worlds": rounded(worlds),
+    }
 
 
 def _record(protocol: Protocol, size: Mapping[str, Any]) -> Record:

@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 
 from negwise.experiments.evidence.analysis import LAMS, Analysis
-from negwise.experiments.evidence.truth import Truth
 from negwise.report.exhibit import Exhibit, Spec, short
 from negwise.report.figure import Figure, Value
 from negwise.report.marks import HEIGHT, hint, k_axis, note, only, quantity, step_axis
@@ -24,7 +23,7 @@ def three_panels(analysis: Analysis) -> Figure:
     ks = analysis.fixed
     domain = [min(ks) / 1.2, max(ks) * 1.2]
     panels = (
-        _curves("The pilot, K = 1, five seeds", "auc", "AUC", "split"),
+        _curves(f"The pilot, K = 1, {len(analysis.record['seeds'])} seeds", "auc", "AUC", "split"),
         _effectiveness(analysis, domain),
         *(_quality(analysis, metric, domain) for metric in ("auc", analysis.top_n)),
     )
@@ -153,46 +152,6 @@ def recommended(analyses: Sequence[Analysis]) -> Figure:
     return Exhibit("recommended", "Coverage and popularity against K", caption, panels, rows, columns=2).figure()
 
 
-def worlds(found: Sequence[Truth]) -> Figure:
-    """Test AUC against K in every world, less that of K = 1, with K*."""
-    rows: list[Row] = []
-    for truth in found:
-        rows += [
-            {
-                "of": "auc",
-                "world": truth.name,
-                "k": k,
-                "gain": short(auc - truth.tests[1]),
-                "se": short(truth.errors[k]),
-            }
-            for k, auc in truth.tests.items()
-        ]
-        rows.append(
-            {
-                "of": "K*",
-                "world": truth.name,
-                "k": truth.k_star,
-                "gain": short(truth.tests[truth.k_star] - truth.tests[1]),
-            }
-        )
-    names = [truth.name for truth in found]
-    color: Spec = {"field": "world", "type": "nominal", "sort": names, "legend": {"title": "noise: shape, level"}}
-    place: Spec = {"x": k_axis(), "y": quantity("gain", "test AUC less that of K = 1"), "color": color}
-    panel = {
-        "height": 300,
-        "layer": [
-            {"transform": [only("of", "auc")], "mark": {"type": "line", "point": True}, "encoding": place},
-            {
-                "transform": [only("of", "K*")],
-                "mark": {"type": "point", "shape": "diamond", "size": 160, "strokeWidth": 2.5},
-                "encoding": place,
-            },
-        ],
-    }
-    caption = "Mean of seeds; open diamonds: K* of the pilot."
-    return Exhibit("clicks", "Worlds with known truth: gain over K = 1", caption, (panel,), rows).figure()
-
-
 def _pilot_rows(analysis: Analysis) -> list[Row]:
     arm = next(arm for arm in analysis.record["arms"] if arm["rule"] == "1")
     return [
@@ -216,11 +175,10 @@ def _quality_rows(analysis: Analysis) -> list[Row]:
     rows: list[Row] = []
     for metric in ("auc", analysis.top_n):
         for k in analysis.fixed:
-            values = analysis.measured[metric][str(k)].seeds
-            error = float(values.std(ddof=1) / np.sqrt(len(values)))
-            mean = float(values.mean())
+            found = analysis.measured[metric][str(k)]
+            mean, error = found.mean, found.error
             row: Row = {"metric": metric, "k": k}
-            rows += [row | {"of": "seed", "value": short(value)} for value in values.tolist()]
+            rows += [row | {"of": "seed", "value": short(value)} for value in found.seeds.tolist()]
             rows.append(
                 row | {"of": "mean", "value": short(mean), "low": short(mean - error), "high": short(mean + error)}
             )

@@ -23,6 +23,7 @@ from negwise.experiments.evidence.tables import all_tables, sweep
 from negwise.experiments.evidence.tasks import TASKS
 from negwise.experiments.evidence.truth import Truth, truths
 from negwise.experiments.evidence.turning import points, turning, turning_figure
+from negwise.experiments.evidence.worlds import assumptions, worlds, worlds_figure
 from negwise.files import write_atomically
 from negwise.report.figure import Figure
 
@@ -70,11 +71,30 @@ class Evidence:
 def loaded(records: Path) -> Evidence:
     """Every record that is there."""
     names = [path.stem for path in sorted(records.glob("*.json")) if path.name != PACE]
-    tasks = {name: load_analysis(records, name) for name in TASKS if name in names}
+    tasks = {name: _complete(load_analysis(records, name)) for name in TASKS if name in names}
     if not tasks:
-        raise InputError(f"{records}: no records there. Make one with: negwise reproduce items --data ...")
-    others = {name: load_analysis(records, name) for name in names if name not in (*TASKS, "clicks")}
+        raise InputError(
+            f"{records}: expected the record of {', '.join(TASKS)}, found {', '.join(names) or 'none'}. "
+            "Make one with: negwise reproduce items --data ..."
+        )
+    others = {name: _complete(load_analysis(records, name)) for name in names if name not in (*TASKS, "clicks")}
     return Evidence(tasks, others, truths(read(records, "clicks")) if "clicks" in names else [])
+
+
+def _complete(one: Analysis) -> Analysis:
+    """The record, if it has what every table of it needs: K = 1, K* and the best K, with two seeds or more."""
+    path = one.folder / f"{one.name}.json"
+    if len(one.record["seeds"]) < 2:
+        raise InputError(f"{path}: it has one seed, and an interval needs two. Run it again with --seeds 5.")
+    lacks = sorted({1, one.k_star, one.k_best} - set(one.fixed))
+    if lacks:
+        raise InputError(
+            f"{path}: not every seed of K = {', '.join(map(str, lacks))} is done. Type the command that made it again, "
+            "and copy the record anew."
+        )
+    if not path.with_suffix(".safetensors").exists():
+        raise InputError(f"{path}: {one.name}.safetensors is missing beside it. Copy both files.")
+    return one
 
 
 def drawn(found: Evidence) -> list[Figure]:
@@ -84,15 +104,15 @@ def drawn(found: Evidence) -> list[Figure]:
     made += [figures.scores(every), figures.recommended(every)]
     made += [turning_figure(found.turned)] if found.turned else []
     made += [per_second(one) for one in found.timed]
-    return [*made, figures.worlds(found.worlds)] if found.worlds else made
+    return [*made, worlds_figure(found.worlds)] if found.worlds else made
 
 
 def tabled(found: Evidence) -> dict[str, str]:
     """Every table of the page that there are records for, by name."""
-    made = all_tables(found.tasks, found.worlds)
+    every = found.every
+    made = all_tables(found.tasks, every)
     if len(found.tasks) == len(TASKS):
         made["claims"] = claims(found.tasks, found.turned)
-    every = found.every
     optional: dict[str, tuple[Callable[[Any], str], Any]] = {
         "contrasts": (variants.contrasts, variants.again(every)),
         "models": (variants.models, variants.other_models(every)),
@@ -100,6 +120,8 @@ def tabled(found: Evidence) -> dict[str, str]:
         "paper": (variants.paper, variants.published(every)),
         "long": (variants.long, variants.longer(every)),
         "seconds": (seconds, found.timed),
+        "worlds": (worlds, found.worlds),
+        "assumptions": (assumptions, found.worlds),
     }
     made |= {f"sweep-{name}": sweep(one) for name, one in found.variants.items() if name == one.of}
     return made | {name: make(of) for name, (make, of) in optional.items() if of}
@@ -121,10 +143,13 @@ def filled(text: str, tables: dict[str, str]) -> str:
     return _TABLE.sub(put, text)
 
 
-def refresh(records: Path, page: Path, pictures: Path) -> list[Path]:
-    """Write the tables into the page, and the figures beside it as SVG with the CSV of their numbers."""
+def refresh(records: Path, page: Path) -> list[Path]:
+    """Write the tables into the page, and the figures in a folder beside it, as SVG with the CSV of their numbers."""
+    if not page.is_file():
+        raise InputError(f"{page}: no such page. Expected a Markdown file with places as <!-- table sweep-items -->.")
     found = loaded(records)
     paths = [write_atomically(page, filled(page.read_text(), tabled(found)))]
+    pictures = page.with_suffix("")
     for figure in drawn(found):
         paths.append(write_atomically(pictures / f"{figure.name}.svg", figure.svg()))
         paths.append(write_atomically(pictures / f"{figure.name}.csv", figure.csv()))

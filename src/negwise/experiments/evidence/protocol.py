@@ -80,6 +80,8 @@ class Protocol:
         self._tune(ends)
         star = self.k_star
         tell(f"{self.task.name}: K* = {star}")
+        if star == 1 and (self.task.turning or "K*" in self.task.peaks):
+            tell(f"{self.task.name}: no schedule rises to 1, so none up to K* is trained.")
         middle = self.tuned(star)
         early = [k for k in self.fixed if k != star and _nearest(k, self.tuned_ks) != star]
         self._train([*ends, *self.sweep(early)], first=[] if star in self.ends else middle.tuning(middle.arms[0]))
@@ -103,7 +105,9 @@ class Protocol:
         pilot = self.tuned(1)
         folder = pilot.folder(pilot.arms[0], seed)
         if not (folder / RESULT).exists():
-            raise NegwiseError(f"{folder}: the pilot has not ended ({error_of(folder) or 'it was stopped'}).")
+            tried = [folder, *(cell.folder for cell in pilot.tuning(pilot.arms[0]))]
+            why = next((error for each in tried if (error := error_of(each))), "it was stopped")
+            raise NegwiseError(f"{folder}: the pilot has not ended ({why}).")
         return estimate_of(read_run(folder), max_k=float(self.task.max_k))
 
     @property
@@ -121,8 +125,10 @@ class Protocol:
 
     @property
     def k_best(self) -> int:
-        """The fixed K with the best mean validation AUC; of equal ones the smallest."""
-        means = {k: np.mean(found) for k in self.fixed if (found := self.val_aucs(str(k)))}
+        """The fixed K with the best mean validation AUC, of those with most seeds done; of equal ones the smallest."""
+        found = {k: self.val_aucs(str(k)) for k in self.fixed}
+        most = max(map(len, found.values()))
+        means = {k: np.mean(values) for k, values in found.items() if len(values) == most}
         return max(means, key=lambda k: (means[k], -k))
 
     def val_aucs(self, rule: str) -> list[float]:
@@ -167,6 +173,8 @@ class Protocol:
         self._work([*first, *(cell for each, grid in pairs for cell in grid.cells(each))])
 
     def _work(self, cells: list[Cell]) -> None:
+        for cell in cells:
+            _same_rate(cell)
         if self.work is None:
             work_on(cells, self.jobs, 1, watch_for)
         else:
@@ -176,6 +184,17 @@ class Protocol:
 def _nearest(k: float, among: Sequence[int]) -> int:
     """By the ratio; of equally near ones the smaller."""
     return min(sorted(among), key=lambda other: round(abs(math.log(k / other)), 9))
+
+
+def _same_rate(cell: Cell) -> None:
+    """Refuse a run that is done with another learning rate: with other K in the sweep, another one may be nearest."""
+    if (cell.folder / RESULT).exists():
+        had, asked = read_json(cell.folder / CONFIG)["run"]["learning_rate"], cell.training["learning_rate"]
+        if had != asked:
+            raise InputError(
+                f"{cell.folder}: trained with learning rate {had:g}, and this request trains it with {asked:g}. "
+                "Ask for the K that the folder began with, or choose another folder with --out."
+            )
 
 
 def _shared(training: Mapping[str, Any]) -> dict[str, Any]:

@@ -13,8 +13,8 @@ import numpy as np
 from negwise.errors import InputError
 from negwise.experiments.evidence.analysis import Analysis
 from negwise.experiments.evidence.bootstrap import Floats, student
+from negwise.experiments.evidence.cells import signed, span, table
 from negwise.experiments.evidence.figures import compared, curve_panel, curve_rows
-from negwise.experiments.evidence.tables import signed, span, table
 from negwise.report.exhibit import Exhibit, short
 from negwise.report.figure import Figure
 from negwise.report.marks import quantity

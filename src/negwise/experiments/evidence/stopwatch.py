@@ -34,9 +34,10 @@ def reproduce_seconds(
     folder = Path(out)
     if steps < WARM_UP + 2:
         raise InputError(f"steps: got {steps}, expected {WARM_UP + 2} or more: the first {WARM_UP} warm up.")
+    where = device_of(device)
     record = read_only(folder)
     with held(folder):
-        training, parts = _opened(folder, device_of(device))
+        training, parts = _opened(folder, where)
         ks = [arm["rule"] for arm in record["arms"] if arm["role"] == "fixed"]
         found = _begun(folder, {"steps": steps, "warm_up": WARM_UP, "machine": machine(training.device)})
         for turn, k in itertools.product(range(REPEATS), ks):
@@ -54,22 +55,26 @@ def step_ms(training: Training, parts: Parts, steps: int) -> float:
     clock = Clock()
     with tempfile.TemporaryDirectory() as folder:
         fit_parts(replace(training, steps=steps, eval_every=steps), parts, folder, splits={}, show=clock)
-    return 1000 * median(after - before for before, after in itertools.pairwise(clock.times[WARM_UP - 1 :]))
+    counted = [(step, when) for step, when in clock.times if step >= WARM_UP]
+    return 1000 * median((after - before) / (to - at) for (at, before), (to, after) in itertools.pairwise(counted))
 
 
 class Clock:
-    """A display that notes when each step is on record, by when the device has finished it."""
+    """A display that notes how many steps are on record and when, by when the device has finished them.
+
+    A long run records several steps as one.
+    """
 
     def __init__(self) -> None:
-        self.times: list[float] = []
+        self.times: list[tuple[int, float]] = []
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *error: object) -> None: ...
 
-    def step(self, record: dict[str, Any]) -> None:  # noqa: ARG002
-        self.times.append(time.perf_counter())
+    def step(self, record: dict[str, Any]) -> None:
+        self.times.append((record["step"], time.perf_counter()))
 
     def evaluation(self, record: dict[str, Any]) -> None: ...
 

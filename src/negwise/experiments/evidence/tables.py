@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 
 import numpy as np
 
 from negwise.experiments.evidence.analysis import CONSTANTS, LAMS, Analysis, best_constant
-from negwise.experiments.evidence.bootstrap import Measured, holm
-from negwise.experiments.evidence.truth import Truth
+from negwise.experiments.evidence.bootstrap import holm
+from negwise.experiments.evidence.cells import signed, small, span, table, with_error, with_interval
 from negwise.report.words import metric_name
 from negwise.theory.separation import auc
 
 Analyses = Mapping[str, Analysis]
-
-
-def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    lines = [f"| {' | '.join(head)} |", f"|{'---|' * len(head)}", *(f"| {' | '.join(row)} |" for row in rows)]
-    return "\n".join(lines)
 
 
 def provenance(found: Analyses) -> str:
@@ -25,7 +20,7 @@ def provenance(found: Analyses) -> str:
     for one in found.values():
         record = one.record
         runs = sum(len(arm["seeds"]) for arm in record["arms"])
-        tried = sum(len(choice["tried"]) - 1 for choice in record["tuning"].values() if choice)
+        tried = sum(max(len(choice["tried"]) - 1, 0) for choice in record["tuning"].values() if choice)
         shape = record["settings"]
         rows.append(
             [
@@ -50,6 +45,7 @@ def primary(found: Analyses) -> str:
             (f"K* = {one.k_star} against K = 1", str(one.k_star), "1"),
             (f"ANS to {one.k_star} against fixed {one.k_star}", f"ans:{one.k_star}", str(one.k_star)),
         )
+        if rule != other and rule in one.whole
     ]
     corrected = holm([difference.p for *_, difference in contrasts])
     rows = [
@@ -134,8 +130,10 @@ def predictors(found: Analyses) -> str:
         ("K* of the pilot", lambda one: one.k_star),
         ("K = 1", lambda _: 1),
         *((f"always {k}", lambda _, k=k: k) for k in CONSTANTS),
-        ("best constant of the other tasks", lambda one: best_constant([found[n] for n in names if n != one.name])),
     ]
+    if len(found) > 1:
+        others = {name: [found[other] for other in names if other != name] for name in names}
+        rules.append(("best constant of the other tasks", lambda one: best_constant(others[one.name])))
     rows = []
     for name, predict in rules:
         ks = [predict(one) for one in found.values()]
@@ -227,51 +225,10 @@ def gaussians(found: Analyses) -> str:
     return table(head, rows)
 
 
-def worlds(found: Sequence[Truth]) -> str:
-    rows = [
-        [
-            one.name,
-            f"{one.label_auc:.3f}",
-            f"{one.read_auc:.3f}",
-            f"{one.k_star} ({one.verdict})",
-            str(one.k_best),
-            f"{one.tests[1]:.4f} ± {one.errors[1]:.4f}",
-            f"{one.tests[one.k_star]:.4f} ± {one.errors[one.k_star]:.4f}",
-            f"{one.tests[one.k_best]:.4f} ± {one.errors[one.k_best]:.4f}",
-            signed(one.regret(one.k_star)),
-        ]
-        for one in found
-    ]
-    head = ["noise", "label AUC", "as read", "K*", "best K", "AUC at 1", "at K*", "at the best K", "regret"]
-    return table(head, rows)
-
-
-def assumptions(found: Sequence[Truth]) -> str:
-    rows = [
-        [
-            one.name,
-            str(one.k_star),
-            str(one.k_gaussian),
-            str(one.k_ranks),
-            str(one.k_joint),
-            str(one.k_best),
-            f"{one.gaussian_error:.3f}",
-            f"{one.joint_error:.3f}",
-            *(f"{one.k_by_lam[lam]:.1f}" for lam in ("0.8", "0.99")),
-        ]
-        for one in found
-    ]
-    head = [
-        "noise", "K* as read", "labels known", "no Gaussian", "no independence", "best K", "error of P, Gaussian",
-        "error of P(AB), independent", "K* at lambda .8", "at .99",
-    ]  # fmt: skip
-    return table(head, rows)
-
-
-def all_tables(found: Analyses, worlds_found: Sequence[Truth]) -> dict[str, str]:
-    """Every table of the page by its name."""
-    made: dict[str, str] = {
-        "provenance": provenance(found),
+def all_tables(found: Analyses, every: Analyses) -> dict[str, str]:
+    """Every table of the tasks by its name; of ``every`` record the page says where it comes from."""
+    return {
+        "provenance": provenance(every),
         "primary": primary(found),
         "endpoints": endpoints(found),
         "schedules": schedules(found),
@@ -283,26 +240,3 @@ def all_tables(found: Analyses, worlds_found: Sequence[Truth]) -> dict[str, str]
         "gaussians": gaussians(found),
         **{f"sweep-{name}": sweep(one) for name, one in found.items()},
     }
-    if worlds_found:
-        made |= {"worlds": worlds(worlds_found), "assumptions": assumptions(worlds_found)}
-    return made
-
-
-def signed(value: float) -> str:
-    return f"{value:+.4f}"
-
-
-def span(ends: tuple[float, float]) -> str:
-    return f"{ends[0]:+.4f}..{ends[1]:+.4f}"
-
-
-def small(p: float) -> str:
-    return f"{p:.4f}"
-
-
-def with_interval(each: Measured) -> str:
-    return f"{signed(each.mean)} ({span(each.interval)})"
-
-
-def with_error(each: Measured) -> str:
-    return f"{each.mean:.4f} ± {each.seeds.std(ddof=1) / np.sqrt(len(each.seeds)):.4f}"

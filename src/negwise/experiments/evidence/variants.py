@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from negwise.experiments.evidence.analysis import Analysis
 from negwise.experiments.evidence.bootstrap import Measured
-from negwise.experiments.evidence.tables import signed, small, span, table, with_error, with_interval
+from negwise.experiments.evidence.cells import signed, small, span, table, with_error, with_interval
 from negwise.experiments.evidence.tasks import LABELS, TASKS
 from negwise.report.words import metric_name
 
@@ -60,7 +60,7 @@ def contrasts(found: Sequence[Analysis]) -> str:
                     said = [signed(each.mean), span(each.interval), span(each.student), small(each.p)]
                     seeds = str(len(one.record["seeds"]))
                     rows.append([one.name, seeds, f"{rule} against {other}", metric_name(metric), *said])
-    head = ["record", "seeds", "contrast", "test", "difference", "95%, bootstrap", "95%, t over seeds", "p"]
+    head = ["record", "seeds", "contrast", "test", "difference", "95%, bootstrap", "95%, t over seeds or folds", "p"]
     return table(head, rows)
 
 
@@ -143,13 +143,17 @@ def _paper_k(one: Analysis) -> int:
 
 
 def _is_longer(own: Analysis, one: Analysis) -> bool:
-    same_data = own.record["data"]["digest"] == one.record["data"]["digest"]
-    return bool(same_data and one.record["steps"] > own.record["steps"])
+    return _same_data(own, one) and bool(one.record["steps"] > own.record["steps"])
 
 
 def _is_repeat(own: Analysis, one: Analysis) -> bool:
-    same = all(own.record[name] == one.record[name] for name in ("steps", "data"))
-    return same and len(one.record["seeds"]) > len(own.record["seeds"])
+    more = len(one.record["seeds"]) > len(own.record["seeds"])
+    return _same_data(own, one) and more and bool(one.record["steps"] == own.record["steps"])
+
+
+def _same_data(own: Analysis, one: Analysis) -> bool:
+    """By content; the file may have another name by now."""
+    return bool(own.record["data"]["digest"] == one.record["data"]["digest"])
 
 
 def _level(one: Analysis, rule: str, metric: str) -> str:
