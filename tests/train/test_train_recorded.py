@@ -1,5 +1,7 @@
 """Steps in a few sizes: the same numbers as in their own size, one recording for each size, and the same on a GPU."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 import torch
@@ -7,13 +9,15 @@ from train_world import N_ITEMS, Dot, make_world, run
 
 from negwise.draws import Key
 from negwise.errors import InputError
+from negwise.losses import fused
 from negwise.models import build
 from negwise.protocols import Query, TableModel
+from negwise.records import read_run
 from negwise.samplers import Impression, Lists, Popularity, Uniform
 from negwise.schedule import AnsK
 from negwise.train.asked import Asked
 from negwise.train.batches import fetch
-from negwise.train.recorded import REPEATED, Recorded, padded, rounded
+from negwise.train.recorded import REPEATED, Recorded, padded, ready_for_graphs, rounded
 from negwise.train.step import Step, draw, plan, totals
 
 GPU = pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
@@ -141,7 +145,7 @@ def test_one_recording_for_each_size_over_a_schedule(name, lazy):
         ends.append((torch.stack(sums), [weight.detach().clone() for weight in parts[0].parameters()]))
     columns = {rounded(int(np.ceil(rule(n / (steps - 1)))), 2) for n in range(steps)}
     assert len(columns) > 5  # K did move through sizes
-    assert len(made) <= len(learner.sizes)
+    assert 0 < len(made) <= len(learner.sizes)
     rows = {dict(key[1:])["positives"][0] for key in learner.sizes}
     others = {dict(key[1:]).get("candidates") for key in learner.sizes}
     assert len(learner.sizes) <= len(columns) * len(rows) * len(others)
@@ -156,27 +160,88 @@ def test_graphs_are_refused_where_they_cannot_be(tmp_path):
     assert not (tmp_path / "run" / "checkpoints").exists()
 
 
+ONE_GPU = SimpleNamespace(device=torch.device("cuda"), world_size=1)  # as much of Fabric as is asked here
+
+
+@pytest.mark.parametrize(
+    ("dtype", "triton", "message"),
+    [
+        (torch.float64, True, "float32, not in float64, and a loss without them waits"),
+        (torch.float32, False, "'triton' is not installed"),
+    ],
+)
+def test_a_loss_that_waits_for_the_gpu_is_not_recorded(monkeypatch, dtype, triton, message):
+    """Else the first step runs, and the second one ends with an error of CUDA's that names nothing."""
+    monkeypatch.setattr(fused, "_installed", lambda: triton)
+    model = bert4rec().to(dtype)
+    adam = torch.optim.Adam(model.parameters())
+    with pytest.raises(InputError, match=message):
+        ready_for_graphs(ONE_GPU, model, adam, moving=False)
+    assert adam.param_groups[0]["capturable"] is False
+
+
+def test_the_optimizer_is_made_fit_to_be_recorded(monkeypatch):
+    monkeypatch.setattr(fused, "_installed", lambda: True)
+    model = bert4rec()
+    adam = torch.optim.Adam(model.parameters())
+    ready_for_graphs(ONE_GPU, model, adam, moving=False)
+    assert adam.param_groups[0]["capturable"] is True
+    with pytest.raises(InputError, match=r"SGD cannot be recorded; torch\.optim\.Adam can"):
+        ready_for_graphs(ONE_GPU, model, torch.optim.SGD(model.parameters()), moving=False)
+
+
 @GPU
 def test_a_model_that_does_not_say_so_is_not_recorded(tmp_path):
     with pytest.raises(InputError, match=r"Dot does not say .* fixed_work"):
         run(tmp_path / "run", Dot(), graphs=True, device="cuda")
 
 
+CASES = {
+    "drawn in the loss": {},
+    "a rate that moves": {"lr_scale": lambda fraction: 1 - 0.5 * fraction},
+    "listed and corrected": {"correct": True},
+    "bfloat16": {"precision": "bf16-mixed"},
+    "news": {"news": True},
+}
+
+
 @GPU
-@pytest.mark.parametrize("lr_scale", [None, lambda fraction: 1 - 0.5 * fraction])
-def test_graphs_train_as_plain_steps_do(tmp_path, lr_scale):
-    """On one GPU, from the same weights, with K that changes: the same losses to rounding, and the same twice."""
-    logs = []
+@pytest.mark.parametrize("case", list(CASES))
+def test_graphs_train_as_plain_steps_do(tmp_path, case):
+    """On one GPU, from the same weights, with K that changes: the same losses to rounding, and the same bits twice.
+
+    Not the same weights to rounding: the loss does not depend on the bias of an attention's keys, so that Adam makes
+    steps of what is rounding alone.
+    """
+    losses, ends = [], []
     for name, graphs in (("plain", False), ("graphs", True), ("again", True)):
-        model = bert4rec()
-        run(
-            tmp_path / name, model, examples=Sequences(), sampler=Uniform(N_ITEMS), rule=AnsK(9), steps=60,
-            batch_size=16, hide=model.cloze, device="cuda", graphs=graphs, lr_scale=lr_scale,
-        )  # fmt: skip
-        logs.append([weight.detach().cpu() for weight in model.parameters()])
-    for plain, graphs, again in zip(*logs, strict=True):
-        torch.testing.assert_close(plain, graphs, rtol=2e-3, atol=2e-3)
-        assert torch.equal(graphs, again)
+        model = trained(tmp_path / name, graphs=graphs, **CASES[case])
+        steps = read_run(tmp_path / name).steps
+        losses.append(torch.tensor([(step["loss"], step["k_used"]) for step in steps]))
+        ends.append([weight.detach().cpu() for weight in model.parameters()])
+    plain, recorded, again = losses
+    near = 2e-2 if case == "bfloat16" else 1e-3
+    torch.testing.assert_close(plain, recorded, rtol=near, atol=near)
+    assert len(plain) == 60 and torch.equal(recorded, again)
+    assert all(torch.equal(*pair) for pair in zip(ends[1], ends[2], strict=True))
+
+
+def trained(out, *, graphs, device="cuda", news=False, **changes):
+    """A model after 60 steps of a K that rises and falls."""
+    name = "nrms" if news else "bert4rec"
+    model, examples, sampler, hide = world(name)
+    words = {"examples": examples, "sampler": sampler, "hide": hide} | changes
+    run(out, model.float(), rule=AnsK(9), steps=60, batch_size=16, device=device, graphs=graphs, **words)
+    return model
+
+
+@pytest.mark.parametrize("case", [case for case in CASES if case != "bfloat16"])
+def test_what_the_gpu_is_asked_is_asked_rightly(tmp_path, case):
+    """The runs of the test before, without graphs on a CPU, so that it does not fail for a wrong word."""
+    first, second = (
+        trained(tmp_path / name, graphs=False, device="cpu", **CASES[case]).state_dict() for name in ("one", "two")
+    )
+    assert all(torch.equal(first[name], second[name]) for name in first)
 
 
 @GPU

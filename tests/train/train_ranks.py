@@ -35,6 +35,14 @@ class Places(Dot):
         return self.users(query.users[row]) + self.items(query.items[row, place])
 
 
+class Rows(Places):
+    """The same with candidates that are the rows of a table, so that places are ids."""
+
+    @property
+    def table(self):
+        return self.items.weight
+
+
 CASES = {
     "dot": {"model": Dot},
     "mean": {"model": Mean, "world": make_world(shown=True)},
@@ -42,6 +50,7 @@ CASES = {
     "in-batch": {"model": Mean, "sampler": InBatch()},
     "pool": {"model": Mean, "sampler": Pool(Uniform(N_ITEMS), 20), "log_every": 4},
     "cloze": {"model": Places, "hide": hide},
+    "table": {"model": Rows, "hide": hide},
 }
 
 

@@ -44,8 +44,8 @@ class Asked:
 
     ``candidates`` (U,) are the ids to encode; ``positives`` (B,), ``negatives`` (B, K) and, for a model that needs
     them, ``query.items`` are places among those. None: the model has a table, and places are ids, which may also be
-    drawn when they are read. A row counts where it has negatives; ``counted`` (), as float64, is how many rows there
-    are, and ``share`` () what their losses are multiplied by to make the loss.
+    drawn when they are read. A row without negatives has no loss. ``counted`` (), as float64, is how many rows the
+    batch has, without those that stand in or fill up, and ``share`` () what a row's loss is multiplied by.
     """
 
     def __init__(

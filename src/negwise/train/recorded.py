@@ -16,6 +16,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from negwise.errors import InputError
+from negwise.losses import fused
 from negwise.train.asked import Asked
 
 Work = Callable[[], Tensor]
@@ -154,7 +155,7 @@ class Graphs:
 
 
 def ready_for_graphs(fabric: Any, model: nn.Module, optimizer: torch.optim.Optimizer, moving: bool) -> None:
-    """Refuse what cannot be recorded, and let the optimizer be; ``moving``: its learning rates change."""
+    """Refuse what cannot be recorded, and make the optimizer fit to be; ``moving``: its learning rates change."""
     if fabric.device.type != "cuda" or fabric.world_size > 1:
         raise InputError(
             f"graphs=True records the work of one CUDA device, and this run has {fabric.world_size} process(es) on "
@@ -164,6 +165,13 @@ def ready_for_graphs(fabric: Any, model: nn.Module, optimizer: torch.optim.Optim
         raise InputError(
             f"graphs=True, but {type(model).__name__} does not say that its work follows from the sizes of its input "
             "alone (fixed_work = True), so it cannot be recorded. Leave graphs out"
+        )
+    wide = any(weight.dtype == torch.float64 for weight in model.parameters())
+    obstacle = fused.obstacle(fabric.device, torch.float64 if wide else torch.float32)
+    if obstacle is not None:
+        raise InputError(
+            f"graphs=True, but {obstacle}, and a loss without them waits for the GPU, which cannot be recorded. Leave "
+            "graphs out"
         )
     for group in optimizer.param_groups:
         if "capturable" not in group:
