@@ -61,7 +61,6 @@ def test_help_says_the_plan(negwise, task):
     _, out, _ = negwise("reproduce", task.name, "--help")
     said = " ".join(out.split())
     assert f"K {', '.join(map(str, task.ks))}; {task.seeds} seeds of {task.steps} steps." in said
-    assert task.fields.get("skip_bad") is None or f"up to {task.fields['skip_bad']} bad rows" in said
 
 
 def test_seconds_of_a_folder_that_is_no_task(negwise, tmp_path):

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from negwise.cli.options import Device, Jobs, Json, Ks, Name, Paper, Records, Seeds, Steps, Turning, Vectors
+from negwise.cli.options import Device, Jobs, Json, Ks, Name, Paper, Records, Seeds, SkipBad, Steps, Turning, Vectors
 from negwise.cli.showing import show_files, stopping, tell
 from negwise.cli.words import numbers, whole
 
@@ -80,20 +80,22 @@ def reproduce_matching(
     paper: Paper = False,
     name: Name = None,
     vectors: Vectors = None,
+    skip_bad: SkipBad = 0,
     jobs: Jobs = None,
     device: Device = "auto",
     as_json: Json = False,
 ) -> None:
     """A siamese model on text pairs: pilot, K*, a sweep of K, schedules, and the record of all of it.
 
-    The plan: K 1, 4, 10, 20, 50, 100, 200, 500; 5 seeds of 480 steps. Of a file up to 2535 bad rows are left out.
+    The plan: K 1, 4, 10, 20, 50, 100, 200, 500; 5 seeds of 480 steps.
 
     \b
     Examples:
-      negwise reproduce matching --data reuters21578.jsonl.xz --out runs/matching --jobs 12
+      negwise reproduce matching --data reuters21578.jsonl.xz --skip-bad 2535 --out runs/matching --jobs 12
       negwise reproduce matching --model siamese-cnn --k 100 --seeds 3 --data pairs.jsonl --out runs/matching-cnn
     """
-    asked = {"data": data, "k": k, "seeds": seeds, "steps": steps, "model": model, "vectors": vectors}
+    asked: dict[str, Any] = {"data": data, "k": k, "seeds": seeds, "steps": steps, "model": model, "vectors": vectors}
+    asked["fields"] = {"skip_bad": skip_bad}
     _reproduce("matching", asked | _variant(turning, paper, name), out, jobs, device, as_json)
 
 

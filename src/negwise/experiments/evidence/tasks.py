@@ -108,7 +108,7 @@ TASKS = {
             what="Title-body matching",
             where="on Reuters",
             models=("siamese-transformer", "siamese-cnn", "siamese-lstm"),
-            fields={"skip_bad": 2535, "pool": 512},  # documents without a title or without a body
+            fields={"pool": 512},
             size={"batch_size": 64, "title_words": 20, "body_words": 50, "precision": "bf16-mixed"},
             vectors=True,
             steps=480,
@@ -142,8 +142,7 @@ def task_named(name: str, data: str) -> EvidenceTask:
     task = TASKS[name]
     if data != NOWHERE:
         return task
-    fields = {**task.fields, "skip_bad": 0}
-    return replace(task, name=NOWHERE, of=NOWHERE, where="on docstrings of Python packages", fields=fields)
+    return replace(task, name=NOWHERE, of=NOWHERE, where="on docstrings of Python packages")
 
 
 def with_model(task: EvidenceTask, model: str | None) -> EvidenceTask:
