@@ -21,7 +21,7 @@ class Preset:
     note: str = ""
 
 
-_TEXT = {"batch_size": 128, "learning_rate": 3e-3, "title_words": 20, "body_words": 60}
+_TEXT = {"batch_size": 128, "learning_rate": 9e-3, "title_words": 20, "body_words": 60}
 _NEWS = {"batch_size": 64, "learning_rate": 3e-4, "title_words": 20, "history": 30}
 _SMALL = "Sizes suit a CPU; they are smaller than the paper's."
 
