@@ -198,6 +198,9 @@ class Model(Protocol):
     A model is an ``nn.Module`` that knows nothing of K, samplers and losses. Where ``needs_items`` is true a
     query is made of candidates: ``encode_queries`` calls ``encoded(ids (B, H))`` for their vectors (B, H, D),
     so that each distinct candidate of a step is encoded once. Other models never call it.
+
+    A model may also say ``fixed_work = True``: what it does follows from the sizes of its input alone, so that a step
+    of it can be recorded and replayed on a GPU.
     """
 
     needs_items: bool

@@ -7,13 +7,13 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from negwise.errors import InputError, NegwiseError
+from negwise.errors import InputError
 from negwise.experiments.evidence import clicks as simulated
-from negwise.experiments.evidence.analysis import Analysis, best_constant, fit_of, load_analysis
+from negwise.experiments.evidence.analysis import best_constant, fit_of, load_analysis
 from negwise.experiments.evidence.protocol import Protocol
 from negwise.experiments.evidence.record import collect, ranks_of, write
-from negwise.experiments.evidence.reproduce import Asked, protocol_of, reproduce, task_of
-from negwise.experiments.evidence.stopwatch import reproduce_seconds, step_ms
+from negwise.experiments.evidence.reproduce import Asked, protocol_of, reproduce
+from negwise.experiments.evidence.stopwatch import reproduce_seconds
 from negwise.experiments.evidence.tables import endpoints, sweep
 from negwise.experiments.evidence.tasks import TASKS
 from negwise.experiments.evidence.truth import truths
@@ -179,18 +179,6 @@ def test_an_arm_that_lacks_a_seed_is_not_the_best(done, monkeypatch):
     assert protocol.k_best == 3
 
 
-def test_a_pilot_that_failed_says_why(tmp_path):
-    asked = Asked(task="items", data="x", k=(4,), steps=2, seeds=1, device="cpu")
-    protocol = protocol_of(asked, tmp_path)
-    with pytest.raises(NegwiseError, match="the pilot has not ended \\(it was stopped\\)"):
-        protocol.estimate_of_seed(0)
-    folder = protocol.tuned(1).tuning(protocol.tuned(1).arms[0])[1].folder
-    folder.mkdir(parents=True)
-    (folder / "failed.json").write_text('{"error": "the disk is full"}')
-    with pytest.raises(NegwiseError, match="the pilot has not ended \\(the disk is full\\)"):
-        protocol.estimate_of_seed(0)
-
-
 @pytest.mark.slow
 def test_seconds_of_a_folder(done):
     """Every fixed K has three times, the median of them counts, and the record carries it from then on."""
@@ -215,49 +203,6 @@ def test_seconds_of_a_folder(done):
     assert len(told) == 1 and f"K = {ks[-1]}," in told[0]
     with pytest.raises(InputError, match=r"timed with steps 12, and it is 13 now.*remove that file"):
         reproduce_seconds(protocol.out, steps=13, device="cpu")
-
-
-def test_the_clock_counts_steps_and_leaves_out_the_warm_up(monkeypatch):
-    """Steps that take 1, 2, 3, ... seconds, of which the first ten warm up: the median of 11 to 15 is 13."""
-    now = iter(np.cumsum(np.arange(1.0, 16.0)))
-    monkeypatch.setattr("negwise.experiments.evidence.stopwatch.time.perf_counter", lambda: next(now))
-
-    def fit(training, _parts, _folder, *, splits, show):
-        assert splits == {} and training.eval_every == training.steps == 15
-        with show as clock:
-            for step in range(training.steps):
-                clock.step({"step": step + 1})
-
-    monkeypatch.setattr("negwise.experiments.evidence.stopwatch.fit_parts", fit)
-    assert step_ms(Training(data="x", model="nrms"), None, 15) == pytest.approx(13_000)
-
-
-def test_the_clock_divides_by_the_steps_that_a_record_has(monkeypatch):
-    """Two seconds a step, recorded three at a time."""
-    now = iter(np.arange(6.0, 1000.0, 6.0))
-    monkeypatch.setattr("negwise.experiments.evidence.stopwatch.time.perf_counter", lambda: next(now))
-
-    def fit(training, _parts, _folder, *, show, **_):
-        for step in range(3, training.steps + 1, 3):
-            show.step({"step": step})
-
-    monkeypatch.setattr("negwise.experiments.evidence.stopwatch.fit_parts", fit)
-    assert step_ms(Training(data="x", model="nrms"), None, 30) == pytest.approx(2_000)
-
-
-def test_a_folder_that_is_no_task_has_no_seconds(tmp_path):
-    with pytest.raises(InputError, match=r"expected the folder of one task.*records there: none"):
-        reproduce_seconds(tmp_path / "nowhere")
-    assert not (tmp_path / "nowhere").exists()
-    (tmp_path / "clicks.json").write_text('{"task": "clicks", "worlds": []}')
-    with pytest.raises(InputError, match=r"expected the folder of one task.*clicks\.json"):
-        reproduce_seconds(tmp_path)
-    (tmp_path / "clicks.json").rename(tmp_path / "items.json")
-    (tmp_path / "items.json").write_text('{"task": "items", "arms": []}')
-    with pytest.raises(InputError, match="no finished run there"):
-        reproduce_seconds(tmp_path)
-    with pytest.raises(InputError, match="steps: got 11, expected 12 or more"):
-        reproduce_seconds(tmp_path, steps=11)
 
 
 @pytest.fixture
@@ -385,84 +330,3 @@ def test_the_fit_finds_the_curve_that_it_was_given():
     }
     fit = fit_of(pilot, 1000.0)
     assert fit.mu == pytest.approx(1.3, rel=1e-3) and fit.tau == pytest.approx(150, rel=5e-3) and fit.largest < 1e-3
-
-
-@pytest.mark.parametrize("wrong", [{"data": "nowhere"}, {"data": "docs", "vectors": "nowhere.npy"}])
-def test_what_is_not_there_is_told_before_anything_runs(tmp_path, wrong):
-    with pytest.raises(InputError, match="nowhere"):
-        reproduce(Asked(task="matching", device="cpu", **wrong), tmp_path / "out", jobs=1)
-    assert not (tmp_path / "out").exists()
-
-
-def test_requests_that_cannot_be(tmp_path):
-    with pytest.raises(InputError, match="expected one of news, matching, items"):
-        protocol_of(Asked(task="music", data="x"), tmp_path)
-    for wrong, message in (
-        ({"k": (1,)}, "k: got 1, expected whole numbers above 1"),
-        ({"k": (0, 4)}, "k: got 0, 4, expected whole numbers"),
-        ({"seeds": 0}, "seeds: got 0, expected 1 or more"),
-        ({"steps": 0}, "steps: got 0, expected 1 or more"),
-        ({"model": "nrms"}, "model: got 'nrms', expected one of bert4rec for items"),
-        ({"turning": (0.1, 0.0)}, "turning: got 0.1, 0, expected shares of the steps between 0 and 1"),
-        ({"turning": (1.5,)}, "turning: got 1.5, expected shares"),
-        ({"turning": (0.2, 0.2)}, "turning: got 0.2, 0.2, expected each once"),
-        ({"name": "a/b"}, "name: got 'a/b', expected letters, digits and dashes, as items-long"),
-        ({"name": "../x"}, "name: got '../x'"),
-        ({"name": ""}, "name: got ''"),
-        ({"name": "news"}, "name: got 'news', which is that of something else"),
-        ({"name": "pace"}, "name: got 'pace', which is that of something else"),
-        ({"paper": True, "steps": 100}, "steps: got 100, but the paper's settings say 50 epochs"),
-    ):
-        with pytest.raises(InputError, match=message):
-            protocol_of(Asked(task="items", data="x", device="cpu", **wrong), tmp_path)
-
-
-def test_names_of_records():
-    def name(**asked):
-        return task_of(Asked(**{"task": "matching", "data": "x.jsonl", **asked})).name
-
-    assert name() == name(model="siamese-transformer") == "matching"
-    assert name(model="siamese-cnn") == "matching-siamese-cnn" and name(paper=True) == "matching-paper"
-    assert name(data="docs") == "docs" and name(data="docs", model="siamese-lstm") == "docs-siamese-lstm"
-    assert name(task="items", steps=6000, k=(20, 100, 1000), name="items-long") == "items-long"
-
-
-def test_another_model_has_its_k_searched_as_far_as_the_tasks_own():
-    task = task_of(Asked(task="matching", data="x", model="siamese-cnn", k=(100,), seeds=3))
-    assert (task.ks, task.max_k, task.seeds) == ((1, 100), 500, 3)
-    assert task_of(Asked(task="matching", data="x", k=(100,))).max_k == 100
-
-
-def test_the_papers_k_stays_beside_other_k():
-    task = task_of(Asked(task="matching", data="x", paper=True, k=(20,)))
-    assert task.ks == (1, 20, 180) and task.max_k == 500 and task.rates == (1e-4,)
-    assert (task.size["batch_size"], task.epochs) == (32, 5)
-
-
-@pytest.mark.parametrize("star", [1, 13])
-def test_turning_points_are_arms_up_to_k(tmp_path, monkeypatch, star):
-    monkeypatch.setattr(Protocol, "k_star", property(lambda _: star))
-    monkeypatch.setattr(Protocol, "rate_near", lambda _, k: k / 1000)
-    asked = Asked(task="items", data="x", turning=(0.01, 0.1, 0.5), device="cpu")
-    protocol = protocol_of(asked, tmp_path)
-    cells = [cell for grid in protocol.rated(protocol.turnings, "turning") for cell in grid.cells(grid.arms[0])]
-    expected = [(f"ans:13:{point}", seed) for point in ("0.01", "0.5") for seed in range(5)] if star > 1 else []
-    assert [(cell.training["k"], cell.training["seed"]) for cell in cells] == expected
-    assert {cell.training["learning_rate"] for cell in cells} <= {0.013}  # that of K*
-
-
-def test_schedules_that_cannot_be_are_said_to_be_left_out(tmp_path, monkeypatch):
-    monkeypatch.setattr(Protocol, "k_star", property(lambda _: 1))
-    monkeypatch.setattr(Protocol, "k_best", property(lambda _: 1))
-    monkeypatch.setattr(Protocol, "rate_near", lambda *_: 0.1)
-    monkeypatch.setattr(Protocol, "_tune", lambda *_: None)
-    monkeypatch.setattr(Protocol, "_train", lambda *_, **__: None)
-    told = []
-    protocol_of(Asked(task="items", data="x", turning=(0.3,), device="cpu"), tmp_path).run(told.append)
-    assert told[1] == "items: no schedule rises to 1, so none up to K* is trained."
-
-
-def test_a_predicted_k_counts_as_the_nearest_trained_one(tmp_path):
-    record = {"arms": [{"rule": str(k), "seeds": [{}]} for k in (1, 4, 100)], "seeds": [0]}
-    analysis = Analysis(tmp_path, record)
-    assert [analysis.nearest(k) for k in (1, 1.9, 2.1, 19, 21, 10**6)] == [1, 1, 4, 4, 100, 100]

@@ -2,111 +2,18 @@
 
 import json
 import math
-import re
-import subprocess
 
-import numpy as np
 import pytest
+from evidence_records import PACE, make, rows_of, says, scores_of, student
 from scipy import stats
 
-from negwise import metrics
 from negwise.errors import InputError
 from negwise.experiments.evidence import variants
 from negwise.experiments.evidence.analysis import load_analysis
 from negwise.experiments.evidence.claims import _beaten, _fallen, _helped, _schedules, _turnings
 from negwise.experiments.evidence.page import Evidence, drawn, filled, loaded, tabled
-from negwise.experiments.evidence.provenance import commit_of
-from negwise.experiments.evidence.record import write
-from negwise.experiments.evidence.seconds import auc_after, clock, per_second, seconds, step_seconds
 from negwise.experiments.evidence.tables import predictors, primary, provenance
 from negwise.experiments.evidence.turning import points, turning, turning_figure
-
-QUERIES, SIZE = 80, 101
-
-
-def make(
-    folder,
-    name="items",
-    *,
-    of=None,
-    variant="",
-    model="bert4rec",
-    steps=24,
-    arms=None,
-    k_star=5,
-    seeds=3,
-    places=None,
-    **more,
-):
-    """A record and its standings: one positive a query, each arm with places of its own, validation curves of three.
-
-    ``places`` by rule, where the answer is to be known: how many candidates beat the positive, about.
-    """
-    rules = arms or ("1", "5", "100", "ans:5", "warm:5")
-    dice = np.random.default_rng(sum(map(ord, name)))
-    record_arms, ranks = [], {}
-    for at, rule in enumerate(rules):
-        runs = []
-        for seed in range(seeds):
-            above = np.minimum(dice.integers(0, SIZE, QUERIES), dice.integers(0, SIZE, QUERIES) + 3 * at)
-            if places is not None:
-                above = places[rule] + dice.integers(-1, 2, QUERIES)
-            ones = np.ones_like(above)
-            told = metrics.evaluate(metrics.Ranks(above, ones, ones, np.full_like(above, SIZE))).record()
-            ranks |= {f"above/{rule}/{seed}": above, f"positives/{seed}": ones, f"sizes/{seed}": ones * SIZE}
-            curve = {name: sorted(dice.random(3)) for name in ("auc", "ndcg@10")}
-            scores = {"auc": told["auc"], "ndcg@10": told["metrics"]["ndcg@10"]}
-            runs.append(
-                {
-                    "seed": seed,
-                    "learning_rate": 0.001,
-                    "test": scores,
-                    "val": scores,
-                    "recommended": None,
-                    "curve": {"val": {"step": [0, steps // 2, steps], **curve}},
-                }
-            )
-        role = "fixed" if rule.isdigit() else "turning" if rule.count(":") == 2 else "schedule"
-        peak = float(rule.split(":")[1] if ":" in rule else rule)
-        record_arms.append({"rule": rule, "k": peak, "role": role, "seeds": runs})
-    record = {
-        "task": name,
-        "of": of or name,
-        "variant": variant,
-        "title": "Items",
-        "data": {"name": "x", "digest": "same"},
-        "settings": {"model": model, "folds": None, "batch_size": 8},
-        "steps": steps,
-        "seeds": list(range(seeds)),
-        "ks": [1, 100],
-        "top_n": "ndcg@10",
-        "k_star": k_star,
-        "k_best": 100,
-        "arms": record_arms,
-        **more,
-    }
-    write(record, ranks, folder)
-    return load_analysis(folder, name, 300)
-
-
-def scores_of(analysis, rule, metric="auc"):
-    arm = next(arm for arm in analysis.record["arms"] if arm["rule"] == rule)
-    return np.array([run["test"][metric] for run in arm["seeds"]])
-
-
-def says(cell, *values):
-    """The numbers of a cell, to its four digits: half a digit either way, and a little for ties."""
-    told = [float(number) for number in re.findall(r"[+-]?\d+\.\d+", cell)]
-    assert told == pytest.approx([float(value) for value in values], abs=5.1e-5), cell
-    return True
-
-
-def student(values):
-    return values.mean(), *stats.t.interval(0.95, len(values) - 1, loc=values.mean(), scale=stats.sem(values))
-
-
-def rows_of(text):
-    return [[cell.strip() for cell in line.strip("|").split("|")] for line in text.splitlines()[2:]]
 
 
 def test_models_by_scipy(tmp_path):
@@ -286,63 +193,6 @@ def test_a_record_without_turning_points_has_none(tmp_path):
     assert points(one) == {} and _turnings([one]) == "not run"
 
 
-PACE = {"ms": {"1": 2.0, "5": 3.0, "100": 8.0}, "machine": {"name": "here"}}
-
-
-def by_hand(rule, steps):
-    """Seconds of each step, K and time written out."""
-    found = []
-    for step in range(steps):
-        share = step / (steps - 1)
-        if rule == "ans":
-            k = 1 + 4 * share / 0.1 if share <= 0.1 else 1 + 4 * (1 - share) / 0.9
-        else:
-            k = 1 + 4 * min(1, share / 0.1)
-        found.append((2.0 + (3.0 - 2.0) * math.log(k) / math.log(5)) / 1000)
-    return found
-
-
-def test_seconds_of_a_schedule_by_loops(tmp_path):
-    one = make(tmp_path, steps=40, pace=PACE)
-    for rule in ("ans", "warm"):
-        assert clock(one, f"{rule}:5") == pytest.approx([sum(by_hand(rule, 40)[:n]) for n in range(41)], abs=1e-12)
-    assert clock(one, "5")[-1] == pytest.approx(40 * 0.003)
-    between = 0.003 + 0.005 * math.log(20 / 5) / math.log(100 / 5)
-    assert step_seconds(one, np.array([20.0])) == pytest.approx([between])
-    with pytest.raises(InputError, match="K goes from 101 to 101, but steps were timed from 1 to 100"):
-        step_seconds(one, np.array([101.0]))
-
-
-def test_every_arm_at_the_time_of_fixed_k(tmp_path):
-    one = make(tmp_path, steps=40, pace=PACE)
-    budget = 40 * 0.003
-
-    def curve(rule, seed):
-        return next(arm for arm in one.record["arms"] if arm["rule"] == rule)["seeds"][seed]["curve"]["val"]["auc"]
-
-    for seed in range(3):
-        # K = 1 has ended by then; K = 100 has done 15 of its 40 steps, of which 20 lie between two evaluations
-        assert auc_after(one, "1", budget)[seed] == pytest.approx(curve("1", seed)[2])
-        first, second, _ = curve("100", seed)
-        assert auc_after(one, "100", budget)[seed] == pytest.approx(first + (second - first) * 15 / 20)
-    rows = {row[1]: row for row in rows_of(seconds([one]))}
-    assert list(rows) == ["1", "**5**", "100", "ans:5", "warm:5"]
-    assert rows["1"][2:5] == ["2.00", "0.1", "0.1"] and rows["1"][5].endswith(", its end after 0.1 s")
-    assert rows["**5**"][6] == "" and "end" not in rows["100"][5]
-    gaps = np.array([curve("1", seed)[2] - curve("5", seed)[2] for seed in range(3)])
-    assert says(rows["1"][6], *student(gaps))
-
-
-def test_the_figure_of_seconds(tmp_path):
-    one = make(tmp_path, steps=40, pace=PACE)
-    figure = per_second(one)
-    assert figure.name == "items-seconds" and figure.svg().startswith("<svg")
-    row = next(row for row in figure.rows if row["arm"] == "ans:5" and row["step"] == 20)
-    assert row["seconds"] == pytest.approx(sum(by_hand("ans", 40)[:20]), rel=1e-5)
-    curves = next(arm for arm in one.record["arms"] if arm["rule"] == "ans:5")["seeds"]
-    assert row["auc"] == pytest.approx(np.mean([run["curve"]["val"]["auc"][1] for run in curves]), rel=1e-5)
-
-
 def test_the_page_takes_what_records_there_are(tmp_path, monkeypatch):
     """Tables of variants appear with their records, and a marker without one names the command that makes it."""
     monkeypatch.setattr("negwise.experiments.evidence.page.all_tables", lambda *_: {})
@@ -380,39 +230,6 @@ def test_old_records_need_no_new_field(tmp_path):
     one = load_analysis(tmp_path, "items")
     assert (one.of, one.variant, one.max_k) == ("items", "", 100.0)
     assert Evidence({"items": one}).turned == [] and Evidence({"items": one}).timed == []
-
-
-def git(folder, *words):
-    who = ("-c", "user.name=a", "-c", "user.email=a@b", "-c", "commit.gpgsign=false")
-    return subprocess.run(["git", *who, *words], cwd=folder, check=True, capture_output=True, text=True).stdout.strip()
-
-
-def test_the_commit_of_a_folder(tmp_path):
-    package, beside = tmp_path / "src" / "package", tmp_path / ".venv" / "package"
-    for folder in (package, beside):
-        folder.mkdir(parents=True)
-        (folder / "a.py").write_text("1\n")
-    assert commit_of(package) is None  # no git
-    git(tmp_path, "init", "-q")
-    assert commit_of(package) is None  # nothing is committed
-    git(tmp_path, "add", "src")
-    git(tmp_path, "commit", "-q", "-m", "one")
-    head = git(tmp_path, "rev-parse", "HEAD")
-    assert commit_of(package) == head
-    (tmp_path / "notes.txt").write_text("elsewhere")
-    assert commit_of(package) == head
-    (package / "b.py").write_text("2\n")
-    assert commit_of(package) == f"{head}+changes"
-    assert commit_of(beside) is None  # installed inside somebody's checkout
-
-
-def test_without_git_there_is_no_commit(tmp_path, monkeypatch):
-    git(tmp_path, "init", "-q")
-    (tmp_path / "a.py").write_text("1\n")
-    git(tmp_path, "add", ".")
-    git(tmp_path, "commit", "-q", "-m", "one")
-    monkeypatch.setenv("PATH", str(tmp_path))
-    assert commit_of(tmp_path) is None
 
 
 def test_a_record_under_another_name_is_refused(tmp_path):
