@@ -113,7 +113,10 @@ def bars_5m(found: Found, _: float, table_mib: float) -> list[Found]:
 
 
 def inside(bench: Bench, size: int, rows: int, width: int, depth: int) -> Found:
-    """Ids drawn where they are read, against the same ids drawn before; the sampler's own draw is in both times."""
+    """Ids drawn where they are read, against the same ids drawn before; the sampler's own work is in both times.
+
+    "plan at hand" and "ids at hand" leave it out.
+    """
     make = bench.generator
     query, positive, table = (peers.vectors(make, n, depth, dtype=bench.dtype) for n in (rows, rows, size))
     leaves = [tensor.requires_grad_() for tensor in (query, positive, table)]
@@ -133,7 +136,11 @@ def inside(bench: Bench, size: int, rows: int, width: int, depth: int) -> Found:
     side = fused_side(query, positive, table, ids=sampler(wanted, width, Key(0, 0)).ids)
     if isinstance(side, str):
         return {"fused, left out": side}
-    sides = {"drawn in the kernel": Side(planned), "drawn before": Side(before), "ids at hand": side}
+    plan = sampler.plan(wanted, width, Key(0, 0))
+    ready = Side(lambda: info_nce(query, positive, table, ids=plan, impl="fused").loss, graph=True)
+    sides = {
+        "drawn in the kernel": Side(planned), "plan at hand": ready, "drawn before": Side(before), "ids at hand": side,
+    }  # fmt: skip
     found = bench.compare(sides, leaves, side)
     return found | {"shape": {"M": size, "B": rows, "K": width, "D": depth, "dtype": str(bench.dtype)}}
 

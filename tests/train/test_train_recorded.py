@@ -1,5 +1,6 @@
 """Steps in a few sizes: the same numbers as in their own size, one recording for each size, and the same on a GPU."""
 
+import gc
 from types import SimpleNamespace
 
 import numpy as np
@@ -13,11 +14,12 @@ from negwise.losses import fused
 from negwise.models import build
 from negwise.protocols import Query, TableModel
 from negwise.records import read_run
-from negwise.samplers import Impression, Lists, Popularity, Uniform
+from negwise.samplers import Impression, Lists, Pool, Popularity, Uniform
 from negwise.schedule import AnsK
 from negwise.train.asked import Asked
 from negwise.train.batches import fetch
-from negwise.train.recorded import REPEATED, Recorded, padded, ready_for_graphs, rounded
+from negwise.train.folder import read_json
+from negwise.train.recorded import REPEATED, Recorded, nothing_collected, padded, rounded, use_graphs
 from negwise.train.step import Step, draw, plan, totals
 
 GPU = pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
@@ -41,9 +43,41 @@ def bert4rec(dropout=0.0):
 
 
 def nrms():
+    return texts("nrms")
+
+
+SMALL = {
+    "nrms": {"heads": 2, "head_dim": 4},
+    "naml": {"hidden": 6, "category_width": 3},
+    "lstur": {"hidden": 6, "category_width": 3, "user_mask_rate": 0.0},
+    "siamese-transformer": {"heads": 2, "head_dim": 4},
+    "siamese-cnn": {"hidden": 6},
+    "siamese-lstm": {"hidden": 6},
+}
+MODELS = ("bert4rec", *SMALL)
+
+
+def texts(name):
+    """A small model that reads texts of up to five words."""
     torch.manual_seed(0)
-    titles = np.random.default_rng(0).integers(1, 30, (N_ITEMS, 5))
-    return build("nrms", {"title": titles, "n_words": 30}, heads=2, head_dim=4, embedding=6, pooling=5, dropout=0.0)
+    dice = np.random.default_rng(0)
+    tables = ("left", "right") if name.startswith("siamese") else ("title", "abstract")
+    content = {table: dice.integers(1, 30, (N_ITEMS, 5)) for table in tables} | {"n_words": 30, "n_users": N_ITEMS}
+    for table, count in (("category", 4), ("subcategory", 6)):
+        content |= {table: dice.integers(0, count, N_ITEMS)}
+    content |= {"n_categories": 4, "n_subcategories": 6}
+    return build(name, content, embedding=6, pooling=5, dropout=0.0, **SMALL[name])
+
+
+class Pairs:
+    """Item n's left side asks for its right side."""
+
+    def __len__(self):
+        return N_ITEMS
+
+    def batch(self, indices):
+        own = torch.as_tensor(indices)
+        return Query(own[:, None], torch.ones(len(own), 1, dtype=torch.bool), own), own, own
 
 
 class Sequences:
@@ -68,15 +102,17 @@ def world(name):
     if name == "bert4rec":
         model = bert4rec().double()
         return model, Sequences(), Popularity(torch.arange(N_ITEMS) + 1, 0.5), model.cloze
+    if name.startswith("siamese"):
+        return texts(name).double(), Pairs(), Pool(Uniform(N_ITEMS), 12), None
     data = make_world(shown=True)
     lists = Lists(torch.from_numpy(data.shown.offsets), torch.from_numpy(data.shown.ids))
-    return nrms().double(), data.train, Impression(lists), None
+    return texts(name).double(), data.train, Impression(lists), None
 
 
 def asked_for(parts, step, k, rows=10, correct=False, lazy=False):
     model, examples, sampler, hide = parts
     key = Key(5, step)
-    batch = fetch(examples, np.arange(step, step + rows), slice(0, rows), key, hide)
+    batch = fetch(examples, np.arange(step, step + rows) % len(examples), slice(0, rows), key, hide)
     drawn = plan(sampler, batch, k, key) if lazy else draw(sampler, batch, k, key)
     return Asked.of(batch.query, batch.positives, drawn, model, N_ITEMS, correct)
 
@@ -87,7 +123,7 @@ def test_the_table_of_bert4rec_is_what_it_encodes():
     assert torch.equal(model.table, model.encode_candidates(torch.arange(N_ITEMS)))
 
 
-@pytest.mark.parametrize(("name", "lazy"), [("bert4rec", False), ("bert4rec", True), ("nrms", False)])
+@pytest.mark.parametrize(("name", "lazy"), [("bert4rec", True), *((name, False) for name in MODELS)])
 @pytest.mark.parametrize("k", [1, 3.5, 5, 9])
 def test_padding_changes_nothing_but_sizes(name, lazy, k):
     parts = world(name)
@@ -117,7 +153,7 @@ def test_a_padded_size_is_really_larger():
     assert rounded(asked.negatives.ids.shape[1], 2) == 6 and rounded(len(asked.candidates), 4) > len(asked.candidates)
 
 
-@pytest.mark.parametrize(("name", "lazy"), [("bert4rec", False), ("bert4rec", True), ("nrms", False)])
+@pytest.mark.parametrize(("name", "lazy"), [("bert4rec", True), *((name, False) for name in MODELS)])
 def test_one_recording_for_each_size_over_a_schedule(name, lazy):
     """And the weights come out as they do step by step, with negatives that are drawn at once."""
     rule, steps = AnsK(20), 60
@@ -151,11 +187,12 @@ def test_one_recording_for_each_size_over_a_schedule(name, lazy):
     assert len(learner.sizes) <= len(columns) * len(rows) * len(others)
     torch.testing.assert_close(ends[0][0], ends[1][0], rtol=1e-9, atol=1e-12)
     for ours, theirs in zip(ends[0][1], ends[1][1], strict=True):
-        torch.testing.assert_close(ours, theirs, rtol=1e-8, atol=1e-11)
+        # The loss does not depend on some biases of a Transformer, and Adam makes steps of what is rounding alone.
+        torch.testing.assert_close(ours, theirs, rtol=1e-8, atol=1e-11 if "siamese" not in name else 1e-8)
 
 
 def test_graphs_are_refused_where_they_cannot_be(tmp_path):
-    with pytest.raises(InputError, match="one CUDA device, and this run has 1 process"):
+    with pytest.raises(InputError, match="one CUDA device is recorded, and this run has 1 process"):
         run(tmp_path / "run", graphs=True)
     assert not (tmp_path / "run" / "checkpoints").exists()
 
@@ -176,7 +213,8 @@ def test_a_loss_that_waits_for_the_gpu_is_not_recorded(monkeypatch, dtype, trito
     model = bert4rec().to(dtype)
     adam = torch.optim.Adam(model.parameters())
     with pytest.raises(InputError, match=message):
-        ready_for_graphs(ONE_GPU, model, adam, moving=False)
+        use_graphs(True, ONE_GPU, model, adam, moving=False)
+    assert not use_graphs(None, ONE_GPU, model, adam, moving=False)
     assert adam.param_groups[0]["capturable"] is False
 
 
@@ -184,15 +222,16 @@ def test_the_optimizer_is_made_fit_to_be_recorded(monkeypatch):
     monkeypatch.setattr(fused, "_installed", lambda: True)
     model = bert4rec()
     adam = torch.optim.Adam(model.parameters())
-    ready_for_graphs(ONE_GPU, model, adam, moving=False)
+    assert use_graphs(None, ONE_GPU, model, adam, moving=False)
     assert adam.param_groups[0]["capturable"] is True
     with pytest.raises(InputError, match=r"SGD cannot be recorded; torch\.optim\.Adam can"):
-        ready_for_graphs(ONE_GPU, model, torch.optim.SGD(model.parameters()), moving=False)
+        use_graphs(True, ONE_GPU, model, torch.optim.SGD(model.parameters()), moving=False)
+    assert not use_graphs(None, ONE_GPU, model, torch.optim.SGD(model.parameters()), moving=False)
 
 
 @GPU
 def test_a_model_that_does_not_say_so_is_not_recorded(tmp_path):
-    with pytest.raises(InputError, match=r"Dot does not say .* fixed_work"):
+    with pytest.raises(InputError, match=r"Dot does not say .*fixed_work"):
         run(tmp_path / "run", Dot(), graphs=True, device="cuda")
 
 
@@ -201,7 +240,7 @@ CASES = {
     "a rate that moves": {"lr_scale": lambda fraction: 1 - 0.5 * fraction},
     "listed and corrected": {"correct": True},
     "bfloat16": {"precision": "bf16-mixed"},
-    "news": {"news": True},
+    **{name: {"name": name} for name in SMALL},
 }
 
 
@@ -226,11 +265,10 @@ def test_graphs_train_as_plain_steps_do(tmp_path, case):
     assert all(torch.equal(*pair) for pair in zip(ends[1], ends[2], strict=True))
 
 
-def trained(out, *, graphs, device="cuda", news=False, **changes):
-    """A model after 60 steps of a K that rises and falls."""
-    name = "nrms" if news else "bert4rec"
+def trained(out, *, graphs, device="cuda", name="bert4rec", **changes):
+    """A model after 60 steps of a K that rises and falls; what it learns is not judged here."""
     model, examples, sampler, hide = world(name)
-    words = {"examples": examples, "sampler": sampler, "hide": hide} | changes
+    words = {"examples": examples, "sampler": sampler, "hide": hide, "judged": {}} | changes
     run(out, model.float(), rule=AnsK(9), steps=60, batch_size=16, device=device, graphs=graphs, **words)
     return model
 
@@ -242,6 +280,32 @@ def test_what_the_gpu_is_asked_is_asked_rightly(tmp_path, case):
         trained(tmp_path / name, graphs=False, device="cpu", **CASES[case]).state_dict() for name in ("one", "two")
     )
     assert all(torch.equal(first[name], second[name]) for name in first)
+
+
+def test_nothing_is_collected_while_a_step_is_recorded():
+    assert gc.isenabled()
+    with pytest.raises(RuntimeError, match="struck"), nothing_collected():
+        assert not gc.isenabled()
+        raise RuntimeError("struck")
+    assert gc.isenabled()
+
+
+@GPU
+def test_runs_one_after_the_other_leave_no_graph_to_be_freed_within_a_recording(tmp_path):
+    before = gc.get_threshold()
+    try:
+        for turn in range(3):
+            trained(tmp_path / str(turn), graphs=True)
+            gc.set_threshold(1, 1, 1)  # from here on garbage is collected as soon as there is some
+    finally:
+        gc.set_threshold(*before)
+
+
+@GPU
+def test_graphs_are_taken_where_they_can_be(tmp_path):
+    trained(tmp_path / "run", graphs=None)
+    result = read_json(tmp_path / "run" / "result.json")
+    assert result["graphs"] is True
 
 
 @GPU

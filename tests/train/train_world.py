@@ -170,7 +170,7 @@ def run(out, model=None, world=None, *, rule=None, optimizer=None, **changes):
         sampler=more.pop("sampler", None) or make_sampler(world),
         rule=rule or AnsK(4.5),
         settings=Settings(**settings),
-        judged=more.pop("judged", None) or judged(world),
+        judged=more.pop("judged") if "judged" in more else judged(world),
         optimizer=optimizer or partial(torch.optim.Adam, lr=0.02),
         **more,
     )

@@ -40,6 +40,7 @@ class LSTUR(nn.Module):
     """
 
     needs_items = True
+    fixed_work = True
     title: Tensor
     category: Tensor
     subcategory: Tensor

@@ -41,6 +41,7 @@ class NAML(nn.Module):
     """
 
     needs_items = True
+    fixed_work = True
     title: Tensor
     abstract: Tensor
     category: Tensor

@@ -41,6 +41,7 @@ class Siamese(nn.Module):
     """
 
     needs_items = False
+    fixed_work = True
     left: Tensor
     right: Tensor
 

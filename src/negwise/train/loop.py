@@ -18,7 +18,7 @@ from negwise.train.journal import Journal
 from negwise.train.judging import Judged
 from negwise.train.launch import fixed_threads, make_fabric, own_generators, settle_threads
 from negwise.train.progress import Display, Silent, display
-from negwise.train.recorded import ready_for_graphs
+from negwise.train.recorded import use_graphs
 from negwise.train.run import Enough, Run, State
 from negwise.train.settings import Settings
 from negwise.train.step import Step
@@ -89,8 +89,7 @@ def fit(
     if found is not None:
         checkpoint.restore(found, header["config"], model, tuner)
         state = State(**found.state["state"])
-    if settings.graphs:
-        ready_for_graphs(fabric, model, tuner, moving=lr_scale is not None)
+    graphs = use_graphs(settings.graphs, fabric, model, tuner, moving=lr_scale is not None)
     fabric.barrier()  # every rank has looked at the folder before one of them writes there
     first = fabric.global_rank == 0
     if first:
@@ -104,8 +103,8 @@ def fit(
         Journal(folder, state.step, shown, settings.tensorboard, keep=first) as journal,
     ):
         run = Run(
-            folder, fabric, model, stepper, tuned, rates, lr_scale, examples,
-            n_items, hide, sampler, rule, settings, judged, journal, stopping, header, state, enough, popularity,
+            folder, fabric, model, stepper, tuned, rates, lr_scale, examples, n_items, hide, sampler, rule,
+            settings, judged, journal, stopping, header, state, graphs, enough, popularity,
         )  # fmt: skip
         return run.go()
 

@@ -8,7 +8,9 @@ kernels to compile); the second one is recorded. P queries, K negatives each, U 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import gc
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -143,7 +145,10 @@ class Graphs:
     def __call__(self, work: Work) -> Work:
         graph = torch.cuda.CUDAGraph()
         # Another thread makes the next step meanwhile; what it does is no part of the recording.
-        with torch.cuda.graph(graph, pool=self.pool, stream=self.stream, capture_error_mode="thread_local"):
+        with (
+            nothing_collected(),
+            torch.cuda.graph(graph, pool=self.pool, stream=self.stream, capture_error_mode="thread_local"),
+        ):
             found = work()
         self.pool = graph.pool()
 
@@ -154,31 +159,54 @@ class Graphs:
         return again
 
 
-def ready_for_graphs(fabric: Any, model: nn.Module, optimizer: torch.optim.Optimizer, moving: bool) -> None:
-    """Refuse what cannot be recorded, and make the optimizer fit to be; ``moving``: its learning rates change."""
+@contextmanager
+def nothing_collected() -> Iterator[None]:
+    """No garbage is collected meanwhile: graphs of a run before may be in it, and to free one ends any recording."""
+    was = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was:
+            gc.enable()
+
+
+def obstacle_to_graphs(fabric: Any, model: nn.Module, optimizer: torch.optim.Optimizer) -> str | None:
+    """Why the steps of a run cannot be recorded; None where they can."""
     if fabric.device.type != "cuda" or fabric.world_size > 1:
-        raise InputError(
-            f"graphs=True records the work of one CUDA device, and this run has {fabric.world_size} process(es) on "
-            f"{fabric.device.type}. Leave graphs out"
+        return (
+            f"only the work of one CUDA device is recorded, and this run has {fabric.world_size} process(es) on "
+            f"{fabric.device.type}"
         )
     if not getattr(model, "fixed_work", False):
-        raise InputError(
-            f"graphs=True, but {type(model).__name__} does not say that its work follows from the sizes of its input "
-            "alone (fixed_work = True), so it cannot be recorded. Leave graphs out"
+        return (
+            f"{type(model).__name__} does not say that its work follows from the sizes of its input alone "
+            "(fixed_work = True)"
         )
+    if any("capturable" not in group for group in optimizer.param_groups):
+        return f"{type(optimizer).__name__} cannot be recorded; torch.optim.Adam can"
     wide = any(weight.dtype == torch.float64 for weight in model.parameters())
-    obstacle = fused.obstacle(fabric.device, torch.float64 if wide else torch.float32)
-    if obstacle is not None:
-        raise InputError(
-            f"graphs=True, but {obstacle}, and a loss without them waits for the GPU, which cannot be recorded. Leave "
-            "graphs out"
-        )
+    missing = fused.obstacle(fabric.device, torch.float64 if wide else torch.float32)
+    return None if missing is None else f"{missing}, and a loss without them waits for the GPU"
+
+
+def use_graphs(
+    asked: bool | None, fabric: Any, model: nn.Module, optimizer: torch.optim.Optimizer, moving: bool
+) -> bool:
+    """Whether a run has graphs; None asks for them wherever they can be had, True refuses to go on without.
+
+    Where it has, the optimizer is made fit to be recorded; ``moving``: its learning rates change.
+    """
+    obstacle = obstacle_to_graphs(fabric, model, optimizer)
+    if asked and obstacle is not None:
+        raise InputError(f"graphs=True, but {obstacle}. Leave graphs out")
+    if asked is False or obstacle is not None:
+        return False
     for group in optimizer.param_groups:
-        if "capturable" not in group:
-            raise InputError(f"graphs=True, but {type(optimizer).__name__} cannot be recorded; torch.optim.Adam can")
         group["capturable"] = True
         if moving:
             group["lr"] = torch.tensor(float(group["lr"]), device=fabric.device)
     for state in optimizer.state.values():  # of a run that goes on: what counts steps has to be on the GPU too
         if isinstance(state.get("step"), Tensor):
             state["step"] = state["step"].to(fabric.device, torch.float32)
+    return True

@@ -77,6 +77,7 @@ class Run:
     stopping: Stopping
     header: Mapping[str, Any]
     state: State
+    graphs: bool = False  # steps are recorded once for each size, and replayed
     enough: Enough | None = None
     popularity: Ints | None = None
 
@@ -89,7 +90,7 @@ class Run:
         self.stop_agreed = False
         self.learner: Callable[[Asked], Tensor] = lambda asked: self.learn(asked.to(self.fabric.device))
         self.planner: Planner | None = None  # of negatives that the loss draws itself
-        if self.settings.graphs:
+        if self.graphs:
             self.learner = Recorded(self.learn, self.fabric.device)
             by_id = isinstance(self.model, TableModel) and not self.settings.correct
             self.planner = self.sampler if by_id and isinstance(self.sampler, Planner) else None
@@ -307,6 +308,7 @@ class Run:
             "seconds": round(self.seconds(), 3),
             "device": self.fabric.device.type,
             "precision": self.settings.precision,
+            "graphs": self.graphs,
             "threads": self.header["threads"],
             "processes": self.fabric.world_size,
         }

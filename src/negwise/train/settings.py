@@ -19,7 +19,7 @@ class Settings:
     ``eval_every``, ``save_every`` and ``log_every`` count steps; None evaluates 20 times, and saves where it
     evaluates. ``correct`` corrects the loss by the sampler's ``log_q``. ``threads`` None takes torch's number, and on
     resuming the one that the run began with. ``device``: "auto", "cpu" or "cuda". ``graphs``: on one GPU, a step is
-    recorded once for each of a few sizes and then replayed (`negwise.train.recorded`).
+    recorded once for each of a few sizes and then replayed (`negwise.train.recorded`); None: where that is possible.
     """
 
     steps: int
@@ -33,7 +33,7 @@ class Settings:
     device: str = "auto"
     threads: int | None = None
     tensorboard: bool = False
-    graphs: bool = False
+    graphs: bool | None = None
 
     def __post_init__(self) -> None:
         for name in ("steps", "batch_size", "eval_every", "save_every", "log_every", "threads"):
@@ -67,6 +67,6 @@ class Settings:
         """What may not change within a run: all that its numbers depend on, save the number of threads."""
         free = ("device", "threads", "tensorboard", "log_every", "save_every")
         kept = {name: value for name, value in asdict(self).items() if name not in free}
-        if not self.graphs:  # runs that began before there were any go on
+        if self.graphs is None:  # it goes with the device, which a run may change
             del kept["graphs"]
         return kept
