@@ -196,6 +196,7 @@ def test_a_record_without_turning_points_has_none(tmp_path):
 def test_the_page_takes_what_records_there_are(tmp_path, monkeypatch):
     """Tables of variants appear with their records, and a marker without one names the command that makes it."""
     monkeypatch.setattr("negwise.experiments.evidence.page.all_tables", lambda *_: {})
+    monkeypatch.setattr("negwise.experiments.evidence.page.estimates", list)  # these records have none
     make(tmp_path)
     assert set(tabled(loaded(tmp_path))) == set()
     for name, command in (("long", "--name items-long"), ("seconds", "reproduce seconds"), ("models", "--model naml")):
@@ -209,7 +210,10 @@ def test_the_page_takes_what_records_there_are(tmp_path, monkeypatch):
     (tmp_path / "pace.json").write_text("{}")  # of the folder that a record was made in
     found = loaded(tmp_path)
     assert list(found.tasks) == ["items"]
-    assert set(tabled(found)) == {"long", "paper", "models", "turning", "seconds", "contrasts"}
+    others = {f"{name}-others" for name in ("estimates", "endpoints", "schedules")}
+    made = tabled(found)
+    assert set(made) == {"long", "paper", "models", "turning", "seconds", "contrasts", *others}
+    assert made["estimates-others"] == list(found.variants) and "| matching-cnn | AUC |" in made["endpoints-others"]
     monkeypatch.setattr("negwise.experiments.evidence.page.figures", _NoFigures)
     assert [figure.name for figure in drawn(found) if figure] == ["turning", "items-sas-seconds"]
 

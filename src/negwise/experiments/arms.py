@@ -11,9 +11,9 @@ from negwise.theory.estimate import Estimate
 
 SCHEDULES = ("warm", "ans", "fixed")
 SAID = {
-    "warm": "Schedule: K rises to K* over the first tenth and holds; as good as fixed K* in docs/evidence.md.",
-    "ans": "Schedule: the paper's ANS, up to K* and back to 1; it lost to fixed K* or tied in docs/evidence.md.",
-    "fixed": "Schedule: K* throughout; as good as a warm-up in docs/evidence.md.",
+    "warm": "Schedule: K rises to K* over the first tenth and holds; as good as fixed K* but once in docs/evidence.md.",
+    "ans": "Schedule: the paper's ANS, up to K* and back to 1; it mostly lost to fixed K* or tied in docs/evidence.md.",
+    "fixed": "Schedule: K* throughout; as good as a warm-up, once better, in docs/evidence.md.",
 }
 """What a schedule is, and the page that shows how it did."""
 MEASURED = (1, 4, 20, 100)

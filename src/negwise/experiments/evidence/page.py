@@ -19,7 +19,7 @@ from negwise.experiments.evidence.analysis import Analysis, load_analysis
 from negwise.experiments.evidence.claims import claims
 from negwise.experiments.evidence.record import PACE, read
 from negwise.experiments.evidence.seconds import per_second, seconds
-from negwise.experiments.evidence.tables import all_tables, sweep
+from negwise.experiments.evidence.tables import all_tables, endpoints, estimates, schedules, sweep
 from negwise.experiments.evidence.tasks import TASKS
 from negwise.experiments.evidence.truth import Truth, truths
 from negwise.experiments.evidence.turning import points, turning, turning_figure
@@ -36,6 +36,9 @@ MADE_BY = {
     "claims": "negwise reproduce news, matching and items",
     "worlds": "negwise reproduce clicks",
     "assumptions": "negwise reproduce clicks",
+    "estimates-others": "negwise reproduce matching --data docs",
+    "endpoints-others": "negwise reproduce matching --data docs",
+    "schedules-others": "negwise reproduce matching --data docs",
     "contrasts": "negwise reproduce news --seeds 10 --name news-ten, or negwise reproduce matching --data docs",
     "sweep-docs": "negwise reproduce matching --data docs",
     "models": "negwise reproduce news --model naml --k 100 --seeds 3",
@@ -114,6 +117,9 @@ def tabled(found: Evidence) -> dict[str, str]:
     if len(found.tasks) == len(TASKS):
         made["claims"] = claims(found.tasks, found.turned)
     optional: dict[str, tuple[Callable[[Any], str], Any]] = {
+        "estimates-others": (estimates, found.variants),
+        "endpoints-others": (endpoints, found.variants),
+        "schedules-others": (schedules, found.variants),
         "contrasts": (variants.contrasts, variants.again(every)),
         "models": (variants.models, variants.other_models(every)),
         "turning": (turning, found.turned),

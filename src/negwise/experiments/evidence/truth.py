@@ -29,8 +29,7 @@ class Truth:
     k_star: int
     verdict: str
     k_best: int
-    tests: dict[int, float]
-    errors: dict[int, float]
+    seeds: dict[int, Floats]  # test AUC of each seed, (S,), by K
     k_gaussian: int
     k_ranks: int
     k_joint: int
@@ -38,10 +37,23 @@ class Truth:
     joint_error: float
     k_by_lam: dict[str, float]
 
-    def regret(self, k: float) -> float:
-        """Test AUC at the validation-best K less that at the trained K nearest to ``k``."""
-        near = min(self.tests, key=lambda other: abs(np.log(k / other)))
-        return self.tests[self.k_best] - self.tests[near]
+    @property
+    def tests(self) -> dict[int, float]:
+        return {k: float(aucs.mean()) for k, aucs in self.seeds.items()}
+
+    @property
+    def errors(self) -> dict[int, float]:
+        return {k: float(aucs.std(ddof=1) / np.sqrt(len(aucs))) for k, aucs in self.seeds.items()}
+
+    @property
+    def gain(self) -> Floats:
+        """Test AUC at K* less that at K = 1, by seed, (S,)."""
+        return self.seeds[self.k_star] - self.seeds[1]
+
+    @property
+    def regret(self) -> Floats:
+        """Test AUC at the validation-best K less that at K*, by seed, (S,)."""
+        return self.seeds[self.k_best] - self.seeds[self.k_star]
 
 
 def truths(record: Mapping[str, Any]) -> list[Truth]:
@@ -62,8 +74,6 @@ def _truth(world: Mapping[str, Any]) -> Truth:
         return int(seen["ks"][int(np.argmax(v))])
 
     joint = lam * (p_a - weight @ p_b) + (1 - lam) * (1 - p_a - weight @ p_b + 2 * (weight @ p_ab))
-    tests = {arm["k"]: float(np.mean(arm["test"])) for arm in world["arms"]}
-    errors = {arm["k"]: float(np.std(arm["test"], ddof=1) / np.sqrt(len(arm["test"]))) for arm in world["arms"]}
     return Truth(
         name=f"{world['world']['shape']}, {world['world']['noise']:g}",
         label_auc=world["label_auc"],
@@ -71,8 +81,7 @@ def _truth(world: Mapping[str, Any]) -> Truth:
         k_star=world["k_star"],
         verdict=estimate["verdict"],
         k_best=world["k_best"],
-        tests=tests,
-        errors=errors,
+        seeds={arm["k"]: np.array(arm["test"]) for arm in world["arms"]},
         k_gaussian=best(balance(g_a, weight @ g_b, lam)),
         k_ranks=best(balance(p_a, weight @ p_b, lam)),
         k_joint=best(joint),

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from negwise.experiments.evidence.cells import signed, table
+from negwise.experiments.evidence.bootstrap import student
+from negwise.experiments.evidence.cells import signed, span, table
 from negwise.experiments.evidence.truth import Truth
 from negwise.report.exhibit import Exhibit, Spec, short
 from negwise.report.figure import Figure, Value
@@ -22,11 +23,14 @@ def worlds(found: Sequence[Truth]) -> str:
             f"{one.tests[1]:.4f} ± {one.errors[1]:.4f}",
             f"{one.tests[one.k_star]:.4f} ± {one.errors[one.k_star]:.4f}",
             f"{one.tests[one.k_best]:.4f} ± {one.errors[one.k_best]:.4f}",
-            signed(one.regret(one.k_star)),
+            *(f"{signed(float(each.mean()))} ({span(student(each))})" for each in (one.gain, one.regret)),
         ]
         for one in found
     ]
-    head = ["noise", "label AUC", "as read", "K*", "best K", "AUC at 1", "at K*", "at the best K", "regret"]
+    head = [
+        "noise", "label AUC", "as read", "K*", "best K", "AUC at 1", "at K*", "at the best K", "gain of K*, 95% t",
+        "regret of K*, 95% t",
+    ]  # fmt: skip
     return table(head, rows)
 
 
