@@ -12,7 +12,7 @@ from pathlib import Path
 
 ID = 8
 """Bytes of an id."""
-RECORD = Path(__file__).parent / "results" / "kernels.json"
+RECORD = Path(__file__).parent / "results" / "gpu.json"
 
 
 @dataclass(frozen=True)

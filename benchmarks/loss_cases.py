@@ -163,15 +163,19 @@ def queue_case(bench: Bench, rows: int, width: int, depth: int) -> Found:
         sides["fused, without the win rate"] = without
     found = notes | left_out | bench.compare(sides, leaves, streamed(query, positive, keys))
     work = limits.queue(rows, width, depth, keys.element_size())
-    spent = of(found, "fused")
-    rate = None if spent is None else work.operations / spent / 1e9
+
+    def rate(side: str) -> float | None:
+        spent = of(found, side)
+        return None if spent is None else work.operations / spent / 1e9
+
     return found | {
         "shape": {"B": rows, "K": width, "D": depth, "dtype": str(bench.dtype)},
         "limit_ms": {"both": work.ms(bench.top)},
         "operations": work.operations,
         "bars": [
             bar("loss and gradient against eager", ratio(found, "eager", "fused"), 5.0),
-            bar("rate", rate, 250.0, unit="TFLOP/s", aim=work.operations / 0.04 / 1e9),
+            bar("rate", rate("fused, without the win rate"), 250.0, unit="TFLOP/s", aim=work.operations / 0.04 / 1e9),
+            bar("rate, with the win rate", rate("fused"), 250.0, unit="TFLOP/s"),
         ],
     }
 

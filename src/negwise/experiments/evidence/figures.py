@@ -114,7 +114,7 @@ def scores(analyses: Sequence[Analysis]) -> Figure:
         "Bars: scores, centred and scaled by each query's own negatives. Lines: N(0, 1), and N(mean of positives, 1).",
         panels,
         rows,
-        columns=3,
+        columns=2 if len(panels) % 3 == 1 else 3,
     ).figure()
 
 

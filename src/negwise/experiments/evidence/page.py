@@ -19,7 +19,7 @@ from negwise.experiments.evidence.analysis import Analysis, load_analysis
 from negwise.experiments.evidence.claims import claims
 from negwise.experiments.evidence.record import PACE, read
 from negwise.experiments.evidence.seconds import per_second, seconds
-from negwise.experiments.evidence.tables import all_tables, endpoints, estimates, schedules, sweep
+from negwise.experiments.evidence.tables import all_tables, endpoints, estimates, schedules
 from negwise.experiments.evidence.tasks import TASKS
 from negwise.experiments.evidence.truth import Truth, truths
 from negwise.experiments.evidence.turning import points, turning, turning_figure
@@ -63,6 +63,11 @@ class Evidence:
         return self.tasks | self.variants
 
     @property
+    def swept(self) -> dict[str, Analysis]:
+        """The tasks, and those on other data: each a whole sweep of K."""
+        return self.tasks | {name: one for name, one in self.variants.items() if name == one.of}
+
+    @property
     def turned(self) -> list[Analysis]:
         return [one for one in self.every.values() if points(one)]
 
@@ -102,7 +107,7 @@ def _complete(one: Analysis) -> Analysis:
 
 def drawn(found: Evidence) -> list[Figure]:
     """Every figure of the page."""
-    every = list(found.tasks.values())
+    every = list(found.swept.values())
     made = [figure for one in every for figure in (figures.three_panels(one), figures.schedules(one))]
     made += [figures.scores(every), figures.recommended(every)]
     made += [turning_figure(found.turned)] if found.turned else []
@@ -113,7 +118,7 @@ def drawn(found: Evidence) -> list[Figure]:
 def tabled(found: Evidence) -> dict[str, str]:
     """Every table of the page that there are records for, by name."""
     every = found.every
-    made = all_tables(found.tasks, every)
+    made = all_tables(found.tasks, found.swept, every)
     if len(found.tasks) == len(TASKS):
         made["claims"] = claims(found.tasks, found.turned)
     optional: dict[str, tuple[Callable[[Any], str], Any]] = {
@@ -129,7 +134,6 @@ def tabled(found: Evidence) -> dict[str, str]:
         "worlds": (worlds, found.worlds),
         "assumptions": (assumptions, found.worlds),
     }
-    made |= {f"sweep-{name}": sweep(one) for name, one in found.variants.items() if name == one.of}
     return made | {name: make(of) for name, (make, of) in optional.items() if of}
 
 

@@ -225,18 +225,18 @@ def gaussians(found: Analyses) -> str:
     return table(head, rows)
 
 
-def all_tables(found: Analyses, every: Analyses) -> dict[str, str]:
-    """Every table of the tasks by its name; of ``every`` record the page says where it comes from."""
+def all_tables(found: Analyses, swept: Analyses, every: Analyses) -> dict[str, str]:
+    """Every table by its name: of the primary tasks ``found``, of all that were ``swept``, and of ``every`` record."""
     return {
         "provenance": provenance(every),
         "primary": primary(found),
         "endpoints": endpoints(found),
         "schedules": schedules(found),
         "predictors": predictors(found),
-        "lambdas": lambdas(found),
-        "fits": fits(found),
         "estimates": estimates(found),
-        "tuning": tuning(found),
-        "gaussians": gaussians(found),
-        **{f"sweep-{name}": sweep(one) for name, one in found.items()},
+        "lambdas": lambdas(swept),
+        "fits": fits(swept),
+        "tuning": tuning(swept),
+        "gaussians": gaussians(swept),
+        **{f"sweep-{name}": sweep(one) for name, one in swept.items()},
     }
