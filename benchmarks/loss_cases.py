@@ -6,7 +6,7 @@ B rows, K negatives each, M rows of a table, D width.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -83,6 +83,22 @@ def table_case(
     if full:
         found["frozen table"] = frozen(bench, query, positive, table.detach(), ids)
     return found | {"bars": bars(found, forward, table_mib)}
+
+
+def small_case(bench: Bench, size: int, rows: int, widths: Sequence[int], depth: int) -> Found:
+    """A table with not many more rows than K: ids looked up one by one, against ids that are counted first."""
+    dtype = torch.bfloat16 if bench.device.type == "cuda" else torch.float16  # the interpreter has no bfloat16 products
+    make = bench.generator
+    found: Found = {}
+    query, positive, table = (peers.vectors(make, n, depth, dtype=dtype) for n in (rows, rows, size))
+    leaves = [tensor.requires_grad_() for tensor in (query, positive, table)]
+    for width in widths:
+        ids = drawn(size, rows, width, 0.0, make)
+        made = {impl: fused_side(query, positive, table, impl, ids=ids) for impl in ("fused", "tallied")}
+        sides = {impl: side for impl, side in made.items() if isinstance(side, Side)}
+        notes = {f"{impl}, left out": side for impl, side in made.items() if isinstance(side, str)}
+        found[f"K = {width}"] = notes | bench.compare(sides, leaves, streamed(query, positive, table, ids=ids))
+    return found | {"shape": {"M": size, "B": rows, "D": depth, "dtype": str(dtype)}}
 
 
 def frozen(bench: Bench, query: Tensor, positive: Tensor, table: Tensor, ids: Tensor) -> Found:

@@ -111,13 +111,15 @@ def extra(found: Found, leaves: list[Tensor]) -> float | None:
     return gpu.extra_mib(fused["forward"], fused["both"], leaves) if "both" in fused else None
 
 
-def fused_side(query: Tensor, positive: Tensor, negatives: Tensor | None, **more: Any) -> Side | str:
+def fused_side(
+    query: Tensor, positive: Tensor, negatives: Tensor | None, impl: str = "fused", **more: Any
+) -> Side | str:
     """Our kernels, or why they are left out."""
     try:
-        which_impl(query, positive, negatives, impl="fused", ids=more.get("ids"))
+        which_impl(query, positive, negatives, impl=impl, ids=more.get("ids"))
     except InputError as error:
         return str(error)
-    return Side(lambda: info_nce(query, positive, negatives, impl="fused", **more).loss, graph=True)
+    return Side(lambda: info_nce(query, positive, negatives, impl=impl, **more).loss, graph=True)
 
 
 def streamed(query: Tensor, positive: Tensor, negatives: Tensor | None, **more: Any) -> Side:

@@ -196,9 +196,10 @@ def test_a_record_without_turning_points_has_none(tmp_path):
 def test_the_page_takes_what_records_there_are(tmp_path, monkeypatch):
     """Tables of variants appear with their records, and a marker without one names the command that makes it."""
     monkeypatch.setattr("negwise.experiments.evidence.page.all_tables", lambda *_: {})
-    monkeypatch.setattr("negwise.experiments.evidence.page.estimates", list)  # these records have none
+    for name in ("estimates", "tuning"):  # these records have none
+        monkeypatch.setattr(f"negwise.experiments.evidence.page.{name}", list)
     make(tmp_path)
-    assert set(tabled(loaded(tmp_path))) == set()
+    assert set(tabled(loaded(tmp_path))) == {"hundred"}  # which is of any record with K = 100
     for name, command in (("long", "--name items-long"), ("seconds", "reproduce seconds"), ("models", "--model naml")):
         with pytest.raises(InputError, match=f"table '{name}', and the records have nothing for it.*{command}"):
             filled(f"<!-- table {name} -->\n\n<!-- end -->", tabled(loaded(tmp_path)))
@@ -212,7 +213,7 @@ def test_the_page_takes_what_records_there_are(tmp_path, monkeypatch):
     assert list(found.tasks) == ["items"]
     others = {f"{name}-others" for name in ("estimates", "endpoints", "schedules")}
     made = tabled(found)
-    assert set(made) == {"long", "paper", "models", "turning", "seconds", "contrasts", *others}
+    assert set(made) == {"long", "paper", "models", "turning", "seconds", "contrasts", "hundred", "tuning-others", *others}
     assert made["estimates-others"] == list(found.variants) and "| matching-cnn | AUC |" in made["endpoints-others"]
     monkeypatch.setattr("negwise.experiments.evidence.page.figures", _NoFigures)
     assert [figure.name for figure in drawn(found) if figure] == ["turning", "items-sas-seconds"]

@@ -30,7 +30,7 @@ def run(
     data: Data = "docs",
     out: Annotated[Path, typer.Option(help="The job's folder; the same command again goes on.")] = Path("negwise-run"),
     model: Model = None,
-    schedule: Annotated[str, typer.Option(help="warm, ans or fixed, up to K*; or a rule such as warm:20.")] = "warm",
+    schedule: Annotated[str, typer.Option(help="fixed, warm or ans, up to K*; or a rule such as warm:20.")] = "fixed",
     budget: Annotated[str | None, typer.Option(help="Time for all of it: 90s, 10m, 2h.")] = None,
     steps: Annotated[
         int | None, typer.Option(help="Updates of each run.", show_default="by the budget, or 1000")

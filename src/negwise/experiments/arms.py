@@ -9,11 +9,11 @@ from negwise.errors import InputError
 from negwise.schedule import rule_from_text
 from negwise.theory.estimate import Estimate
 
-SCHEDULES = ("warm", "ans", "fixed")
+SCHEDULES = ("fixed", "warm", "ans")
 SAID = {
+    "fixed": "Schedule: K* throughout; no schedule did better in the tasks of docs/evidence.md.",
     "warm": "Schedule: K rises to K* over the first tenth and holds; as good as fixed K* but once in docs/evidence.md.",
     "ans": "Schedule: the paper's ANS, up to K* and back to 1; it mostly lost to fixed K* or tied in docs/evidence.md.",
-    "fixed": "Schedule: K* throughout; as good as a warm-up, once better, in docs/evidence.md.",
 }
 """What a schedule is, and the page that shows how it did."""
 MEASURED = (1, 4, 20, 100)

@@ -33,14 +33,14 @@ ESTIMATE, RESULTS, REPORT = "estimate.json", "results.json", "report.html"
 class Job:
     """What `run` is asked. None means: what the preset for the data says (`negwise.experiments.presets`).
 
-    ``schedule`` is "warm", "ans" or "fixed", up to the K* that is found, or a rule such as "warm:20". ``budget`` is a
+    ``schedule`` is "fixed", "warm" or "ans", up to the K* that is found, or a rule such as "warm:20". ``budget`` is a
     time such as "10m". ``compare`` also trains K = 1 and K* throughout.
     """
 
     data: str = "docs"
     columns: dict[str, str] = field(default_factory=dict)
     model: str | None = None
-    schedule: str = "warm"
+    schedule: str = "fixed"
     budget: str | None = None
     steps: int | None = None
     seeds: int = 1

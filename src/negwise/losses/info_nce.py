@@ -6,6 +6,7 @@ impl            memory beside inputs and gradients              supports
 ``reference``   every score, several times over                 double backward, ``torch.compile``, ``torch.func``
 ``streamed``    a few MB, whatever K                            first derivatives; ``torch.compile`` steps around it
 ``fused``       (B, D), and (B, K) ids for a table's gradient   the same, on CUDA with Triton, in float32 at most
+``tallied``     (B, D), and (B, M) counts                       the same, for ids into a small table, in half precision
 ``auto``        ``fused`` on CUDA, else ``streamed``, unless `which_impl` says why not
 ==============  ==============================================  ===================================================
 
@@ -46,7 +47,8 @@ PLAIN: dict[str, Callable[[Tensor, Tensor, Layout, Visible, bool], Rows]] = {
     "reference": reference.rows,
     "streamed": torch.compiler.disable(streamed.rows),  # type: ignore[no-untyped-call]
 }
-IMPLEMENTATIONS = (*PLAIN, "fused")
+KERNELS = ("fused", "tallied")
+IMPLEMENTATIONS = (*PLAIN, *KERNELS)
 
 
 MANY = 2**19
@@ -123,9 +125,9 @@ def info_nce(
     check_vectors(query, positive)
     chosen, layout, seen = _plan(impl, query, positive, negatives, ids, mask, log_q, positive_ids, dtype)
     why = "log_q corrects its negatives" if log_q is not None else ""
-    if isinstance(layout, Drawn) or chosen.impl == "fused":
+    if isinstance(layout, Drawn) or chosen.impl in KERNELS:
         temperature_like(temperature, query, look=False)
-        rows = fused.rows(query, positive, temperature, layout, seen, stats)
+        rows = fused.rows(query, positive, temperature, layout, seen, stats, tallied=chosen.impl == "tallied")
         weight = check_reduction(reduction, weight, rows.loss, look=False)
         return finish(rows, weight, reduction, chosen.impl, why)
     with torch.autocast(query.device.type, enabled=False):
@@ -207,21 +209,24 @@ def _plan(
     """An implementation, and its negatives arranged: without a look at values where the kernels take them."""
     if impl != "auto" and impl not in IMPLEMENTATIONS:
         raise InputError(f"impl={impl!r}; expected 'auto' or one of {', '.join(map(repr, IMPLEMENTATIONS))}")
-    reason = fused.obstacle(query.device, dtype) if impl in ("auto", "fused") else f"{impl} was asked for"
+    reason = fused.obstacle(query.device, dtype) if impl in ("auto", *KERNELS) else f"{impl} was asked for"
     if reason is None:
         layout, seen = (
             arrange_drawn(query, negatives, ids, mask, log_q, positive_ids, dtype)
             if isinstance(ids, Draw)
             else arrange(query, positive, negatives, ids, mask, log_q, positive_ids, dtype, look=False)
         )
-        reason = fused.too_large(layout, len(query), seen.width)
+        if impl == "tallied":
+            reason = fused.cannot_tally(layout, query, seen)
+        else:
+            reason = fused.too_large(layout, len(query), seen.width)
         if reason is None and impl == "auto":
             reason = fused.rather_not(layout, query)
         if reason is None:
-            why = "asked for" if impl == "fused" else f"kernels for {query.device.type} that wait for nothing"
-            return Choice("fused", why), layout, seen
-    if impl == "fused":
-        raise InputError(f"impl='fused', but {reason}. Pass impl='auto'")
+            why = "asked for" if impl in KERNELS else f"kernels for {query.device.type} that wait for nothing"
+            return Choice(impl if impl in KERNELS else "fused", why), layout, seen
+    if impl in KERNELS:
+        raise InputError(f"impl={impl!r}, but {reason}. Pass impl='auto'")
     ids, mask = filled(query, negatives, ids, mask, log_q)
     plain, seen = arrange(query, positive, negatives, ids, mask, log_q, positive_ids, dtype)
     return _choose(impl, plain, seen, len(query), dtype), plain, seen

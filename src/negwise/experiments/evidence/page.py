@@ -19,7 +19,7 @@ from negwise.experiments.evidence.analysis import Analysis, load_analysis
 from negwise.experiments.evidence.claims import claims
 from negwise.experiments.evidence.record import PACE, read
 from negwise.experiments.evidence.seconds import per_second, seconds
-from negwise.experiments.evidence.tables import all_tables, endpoints, estimates, schedules
+from negwise.experiments.evidence.tables import all_tables, endpoints, estimates, schedules, tuning
 from negwise.experiments.evidence.tasks import TASKS
 from negwise.experiments.evidence.truth import Truth, truths
 from negwise.experiments.evidence.turning import points, turning, turning_figure
@@ -39,6 +39,8 @@ MADE_BY = {
     "estimates-others": "negwise reproduce matching --data docs",
     "endpoints-others": "negwise reproduce matching --data docs",
     "schedules-others": "negwise reproduce matching --data docs",
+    "tuning-others": "negwise reproduce news --model naml --k 100 --seeds 3",
+    "hundred": "negwise reproduce items",
     "contrasts": "negwise reproduce news --seeds 10 --name news-ten, or negwise reproduce matching --data docs",
     "sweep-docs": "negwise reproduce matching --data docs",
     "models": "negwise reproduce news --model naml --k 100 --seeds 3",
@@ -125,6 +127,8 @@ def tabled(found: Evidence) -> dict[str, str]:
         "estimates-others": (estimates, found.variants),
         "endpoints-others": (endpoints, found.variants),
         "schedules-others": (schedules, found.variants),
+        "tuning-others": (tuning, {name: one for name, one in found.variants.items() if one.variant == "model"}),
+        "hundred": (variants.hundred, variants.with_hundred(every)),
         "contrasts": (variants.contrasts, variants.again(every)),
         "models": (variants.models, variants.other_models(every)),
         "turning": (turning, found.turned),

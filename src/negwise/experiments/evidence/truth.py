@@ -30,6 +30,7 @@ class Truth:
     verdict: str
     k_best: int
     seeds: dict[int, Floats]  # test AUC of each seed, (S,), by K
+    top: dict[int, Floats]  # the same of the top-n metric
     k_gaussian: int
     k_ranks: int
     k_joint: int
@@ -49,6 +50,11 @@ class Truth:
     def gain(self) -> Floats:
         """Test AUC at K* less that at K = 1, by seed, (S,)."""
         return self.seeds[self.k_star] - self.seeds[1]
+
+    @property
+    def gain_top(self) -> Floats:
+        """The same of the top-n metric."""
+        return self.top[self.k_star] - self.top[1]
 
     @property
     def regret(self) -> Floats:
@@ -82,6 +88,7 @@ def _truth(world: Mapping[str, Any]) -> Truth:
         verdict=estimate["verdict"],
         k_best=world["k_best"],
         seeds={arm["k"]: np.array(arm["test"]) for arm in world["arms"]},
+        top={arm["k"]: np.array(arm["test_top"]) for arm in world["arms"]},
         k_gaussian=best(balance(g_a, weight @ g_b, lam)),
         k_ranks=best(balance(p_a, weight @ p_b, lam)),
         k_joint=best(joint),

@@ -64,6 +64,23 @@ def contrasts(found: Sequence[Analysis]) -> str:
     return table(head, rows)
 
 
+def with_hundred(found: Analyses) -> list[Analysis]:
+    """Records in which K = 100 was trained beside another K*."""
+    return [one for one in found.values() if 100 in one.fixed and one.k_star != 100]
+
+
+def hundred(found: Sequence[Analysis]) -> str:
+    """K = 100, which needs no pilot, less K*."""
+    rows = []
+    for one in found:
+        differences = [one.difference("100", str(one.k_star), metric) for metric in ("auc", one.top_n)]
+        seeds, star = str(len(one.record["seeds"])), str(one.k_star)
+        cells = [with_interval(each) for each in differences]
+        rows.append([one.name, LABELS[one.model], seeds, star, *cells, metric_name(one.top_n)])
+    head = ["record", "model", "seeds", "K*", "test AUC, 100 less K*", "top n, 100 less K*", "top n is"]
+    return table(head, rows)
+
+
 def models(found: Sequence[Analysis]) -> str:
     """Four arms of every model, with Student's t intervals over seeds."""
     rows = [_model_row(one, metric) for one in found for metric in ("auc", one.top_n)]

@@ -23,13 +23,13 @@ def worlds(found: Sequence[Truth]) -> str:
             f"{one.tests[1]:.4f} ± {one.errors[1]:.4f}",
             f"{one.tests[one.k_star]:.4f} ± {one.errors[one.k_star]:.4f}",
             f"{one.tests[one.k_best]:.4f} ± {one.errors[one.k_best]:.4f}",
-            *(f"{signed(float(each.mean()))} ({span(student(each))})" for each in (one.gain, one.regret)),
+            *(f"{signed(float(each.mean()))} ({span(student(each))})" for each in (one.gain, one.regret, one.gain_top)),
         ]
         for one in found
     ]
     head = [
         "noise", "label AUC", "as read", "K*", "best K", "AUC at 1", "at K*", "at the best K", "gain of K*, 95% t",
-        "regret of K*, 95% t",
+        "regret of K*, 95% t", "gain in nDCG@10, 95% t",
     ]  # fmt: skip
     return table(head, rows)
 

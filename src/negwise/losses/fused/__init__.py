@@ -1,8 +1,9 @@
 """Triton kernels for CUDA: InfoNCE in a few launches that wait for nothing, whatever K.
 
 Importing this imports no Triton; `rows` and `drawn` do. ``function`` is the differentiable step, ``lookup`` and
-``product`` its two layouts, ``draw`` ids that are drawn where they are read, ``lookup_kernels``, ``product_kernels``,
-``draw_kernels`` and ``online`` the kernels, ``late`` what they found wrong.
+``product`` its two layouts, ``tally`` the first as the second, ``draw`` ids that are drawn where they are read,
+``lookup_kernels``, ``product_kernels``, ``tally_kernels``, ``draw_kernels`` and ``online`` the kernels, ``late`` what
+they found wrong.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ import torch
 from torch import Tensor
 
 from negwise.errors import InputError
-from negwise.losses.layout import Drawn, Layout, Shared
+from negwise.losses.layout import Drawn, Layout, Shared, Table
 from negwise.losses.result import Rows
 from negwise.losses.visible import Visible
 from negwise.protocols import Draw
@@ -25,6 +26,10 @@ PLACES = 2**31
 """Places of ids are counted in 32 bits."""
 WIDEST = 256
 """Tensor cores cut off what they add up, a little per step: up to here no worse than float32's rounding (measured)."""
+
+
+MOST_COUNTED = 2**14 - 1
+"""Rows of a table whose counts a program holds at once."""
 
 
 def obstacle(device: torch.device, dtype: torch.dtype) -> str | None:
@@ -67,13 +72,34 @@ def _installed() -> bool:
     return there
 
 
+def cannot_tally(layout: Layout | Drawn, query: Tensor, seen: Visible) -> str | None:
+    """Why ids cannot be counted before they are looked up, or None."""
+    if not isinstance(layout, Table | Drawn):
+        return "it counts ids into a table, and there are none"
+    if seen.log_q is not None:
+        return "log_q corrects single draws, and counts do not keep them"
+    if query.dtype != layout.keys.dtype or query.dtype not in (torch.bfloat16, torch.float16):
+        return f"it multiplies bfloat16 or float16, not {query.dtype} and {layout.keys.dtype}"
+    if len(layout.keys) > MOST_COUNTED:
+        return f"it counts into {MOST_COUNTED:,} rows at most, not {len(layout.keys):,}"
+    if seen.width >= 2**15:
+        return f"it counts to {2**15 - 1:,}, and a row has {seen.width:,} negatives"
+    return None
+
+
 def rows(
-    query: Tensor, positive: Tensor, temperature: float | Tensor, layout: Layout | Drawn, seen: Visible, stats: bool
+    query: Tensor,
+    positive: Tensor,
+    temperature: float | Tensor,
+    layout: Layout | Drawn,
+    seen: Visible,
+    stats: bool,
+    tallied: bool = False,
 ) -> Rows:
-    """``query`` and ``positive`` (B, D) as they came -> the loss of each row."""
+    """``query`` and ``positive`` (B, D) as they came -> the loss of each row; ``tallied``: ids are counted first."""
     from negwise.losses.fused import function
 
-    return function.rows(query, positive, temperature, layout, seen, stats)
+    return function.rows(query, positive, temperature, layout, seen, stats, tallied)
 
 
 def drawn(draw: Draw) -> Tensor:
@@ -86,4 +112,4 @@ def drawn(draw: Draw) -> Tensor:
     return kernels.drawn(draw)
 
 
-__all__ = ["drawn", "obstacle", "rather_not", "rows", "too_large"]
+__all__ = ["cannot_tally", "drawn", "obstacle", "rather_not", "rows", "too_large"]

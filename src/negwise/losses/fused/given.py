@@ -39,6 +39,10 @@ class Hidden:
         return self.log_q is not None and self.log_q.dim() == 2
 
 
+NOTHING = Hidden(None, None, None, None, None, own=False)
+"""Every row sees every key."""
+
+
 @dataclass(frozen=True)
 class Heat:
     """The temperature: one number, or a tensor of one or of B numbers that are ``step`` apart."""

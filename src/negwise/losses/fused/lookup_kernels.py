@@ -18,7 +18,7 @@ from negwise.losses.fused.online import LOG2E, inverse
 
 
 @triton.jit
-def _which(
+def which(
     ids, draw, k0, k1, step, mask, row_ids, key_ids, taken, notes, name, poison, b, j, last, limit, K, M,
     DRAWN: tl.constexpr,
 ):  # fmt: skip
@@ -54,6 +54,23 @@ def _which(
     return ok, tl.where(ok, row, 0), poison
 
 
+@triton.jit
+def limit_of(counts, notes, b, K, tell):
+    """How many negatives row b has, and whether that was beyond what there are, which is noted where ``tell``."""
+    limit = K
+    beyond = K < 0
+    if counts is not None:
+        count = tl.load(counts + b).to(tl.int64)
+        beyond = (count < 0) | (count > K)
+        if beyond & tell:
+            tl.store(notes + 7, b)
+            tl.store(notes + 8, count)
+            tl.store(notes + 9, K.to(tl.int64))
+            tl.store(notes + 6, 1)
+        limit = tl.where(beyond, 0, count).to(tl.int32)
+    return limit, beyond
+
+
 @triton.jit(do_not_specialize=["k0", "k1", "step", "B", "K", "M", "span"])
 def look_up(
     query, positive, keys, ids, draw, k0, k1, step, mask, counts, row_ids, key_ids, log_q, temperatures, temperature,
@@ -80,17 +97,8 @@ def look_up(
     raw = tl.max(raws, 0) + tl.sum(raws * 0, 0)  # a maximum passes over NaN
     inv = inverse(temperatures, temperature, b, b >= 0, STEP)
 
-    limit = K
-    if counts is not None:
-        count = tl.load(counts + b).to(tl.int64)
-        beyond = (count < 0) | (count > K)
-        if beyond & (s == 0):
-            tl.store(notes + 7, b)
-            tl.store(notes + 8, count)
-            tl.store(notes + 9, K.to(tl.int64))
-            tl.store(notes + 6, 1)
-        limit = tl.where(beyond, 0, count).to(tl.int32)
-        raw = tl.where(beyond, float("nan"), raw)
+    limit, beyond = limit_of(counts, notes, b, K, s == 0)
+    raw = tl.where(beyond, float("nan"), raw)
     name = b
     if row_ids is not None:
         name = tl.load(row_ids + b).to(tl.int64)
@@ -104,19 +112,19 @@ def look_up(
     first = s * span
     last = tl.minimum(first + span, K)
     j = first + lanes
-    ok, row, poison = _which(
+    ok, row, poison = which(
         ids, draw, k0, k1, step, mask, row_ids, key_ids, taken, notes, name, poison, b, j, last, limit, K, M, DRAWN
     )  # fmt: skip
     k = tl.load(keys + row[:, None] * D + d[None, :], mask=ok[:, None] & width[None, :], other=0.0)
     j += BLOCK_K
-    later, row, poison = _which(
+    later, row, poison = which(
         ids, draw, k0, k1, step, mask, row_ids, key_ids, taken, notes, name, poison, b, j, last, limit, K, M, DRAWN
     )  # fmt: skip
     for start in range(first, last, BLOCK_K):
         coming = tl.load(keys + row[:, None] * D + d[None, :], mask=later[:, None] & width[None, :], other=0.0)
         j = start + 2 * BLOCK_K + lanes
         next_ok = later
-        later, row, poison = _which(
+        later, row, poison = which(
             ids, draw, k0, k1, step, mask, row_ids, key_ids, taken, notes, name, poison, b, j, last, limit, K, M, DRAWN
         )  # fmt: skip
         wide = k.to(tl.float32)

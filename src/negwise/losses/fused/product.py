@@ -16,28 +16,30 @@ from negwise.losses.fused.steps import Settled, settled
 
 def forward(
     query: Tensor, positive: Tensor, keys: Tensor, heat: Heat, hidden: Hidden,
-    width: int, stats: bool, pull: bool, batch: bool,
+    width: int, stats: bool, pull: bool, batch: bool, times: Tensor | None = None,
 ) -> Settled:  # fmt: skip
-    """The rows' results; ``batch``: the keys are the positives."""
+    """The rows' results; ``batch``: the keys are the positives; ``times`` (B, K): how often each row has each key."""
     rows, depth = query.shape
     block_b, block_k, block_d, warps, stages = _tile(query, keys)
     tiles = -(-rows // block_b)
     span, splits = _split(width, block_k, tiles, query.device)
     parts = query.new_empty(7, splits, rows, dtype=torch.float32)
     pulls = query.new_empty(splits, rows, depth, dtype=torch.float32) if pull else None
+    partial = hidden.partial or times is not None
     multiply[(tiles, splits)](
-        query, positive, keys, hidden.mask, hidden.counts, hidden.row_ids, hidden.key_ids, hidden.log_q,
+        query, positive, keys, times, hidden.mask, hidden.counts, hidden.row_ids, hidden.key_ids, hidden.log_q,
         heat.tensor, heat.number, parts, pulls, late.notes(query.device), rows, width, span,
         D=depth, BLOCK_B=block_b, BLOCK_K=block_k, BLOCK_D=block_d, STEP=heat.step, PER_ROW_Q=hidden.per_row_q,
-        STATS=stats, PULL=pull, DENSE=not hidden.partial, CLEAN=hidden.partial and not batch, OWN=hidden.own,
+        STATS=stats, PULL=pull, DENSE=not partial, CLEAN=partial and not batch, OWN=hidden.own,
         num_warps=warps, num_stages=stages,
     )  # fmt: skip
     return settled(positive, heat, parts, pulls, hidden.log_q is not None)
 
 
 def backward_keys(
-    query: Tensor, keys: Tensor, width: int, kept: Tensor, rates: Tensor, heat: Heat, hidden: Hidden
-) -> Tensor:
+    query: Tensor, keys: Tensor, width: int, kept: Tensor, rates: Tensor, heat: Heat, hidden: Hidden,
+    times: Tensor | None = None,
+) -> Tensor:  # fmt: skip
     """The gradient of the keys, in their dtype, added up in float32, the same bits each time."""
     rows, depth = query.shape
     if not width:
@@ -48,10 +50,10 @@ def backward_keys(
     dtype = keys.dtype if splits == 1 else torch.float32
     onto = torch.empty(splits, width, depth, dtype=dtype, device=query.device)
     multiply_back[(tiles, splits)](
-        query, keys, hidden.mask, hidden.counts, hidden.row_ids, hidden.key_ids, hidden.log_q,
+        query, keys, times, hidden.mask, hidden.counts, hidden.row_ids, hidden.key_ids, hidden.log_q,
         heat.tensor, heat.number, kept, rates, onto, rows, width, span,
         D=depth, BLOCK_B=block_b, BLOCK_K=block_k, BLOCK_D=block_d, STEP=heat.step, PER_ROW_Q=hidden.per_row_q,
-        DENSE=not hidden.partial, OWN=hidden.own, num_warps=warps, num_stages=stages,
+        DENSE=not hidden.partial and times is None, OWN=hidden.own, num_warps=warps, num_stages=stages,
     )  # fmt: skip
     return onto[0] if splits == 1 else onto.sum(0).to(keys.dtype)
 

@@ -7,6 +7,9 @@ bfloat16 and float16 are multiplied as they are and added up in float32. Shares 
 attention; to tf32 where the inputs are float16, whose range they leave (float16 itself fits into tf32). float32 is
 multiplied in float32, never in tf32.
 
+``times`` (B, K), where there are any, say how often each row drew each key: a key's share is multiplied by that, and so
+are its pair and its win. Below 0 it makes the row NaN.
+
 Shapes: B rows, K negatives, D width; a tile is BLOCK_B x BLOCK_K.
 """
 
@@ -74,7 +77,7 @@ def _parts(first, last, start, size: tl.constexpr, step: tl.constexpr, DENSE: tl
 
 @triton.jit
 def _sweep(
-    carry, keys, mask, limits, names, key_ids, log_q, b, inside, q, raw, c, first, last, jump, by, stop, K,
+    carry, keys, times, mask, limits, names, key_ids, log_q, b, inside, q, raw, c, first, last, jump, by, stop, K,
     D: tl.constexpr, BLOCK_K: tl.constexpr, BLOCK_D: tl.constexpr, PER_ROW_Q: tl.constexpr,
     STATS: tl.constexpr, PULL: tl.constexpr, WHOLE: tl.constexpr, CLEAN: tl.constexpr, OWN: tl.constexpr,
 ):  # fmt: skip
@@ -95,7 +98,12 @@ def _sweep(
         else:
             k = tl.load(at, mask=(j < stop)[:, None] & (d < D)[None, :], other=0.0)
             within = inside[:, None] & (j < stop)[None, :]
-            ok = _allowed(mask, limits[:, None], names, key_ids, b[:, None], j[None, :], within, K, OWN)
+            if times is None:
+                ok = _allowed(mask, limits[:, None], names, key_ids, b[:, None], j[None, :], within, K, OWN)
+            else:
+                often = tl.load(times + b[:, None] * K + j[None, :], mask=within, other=0).to(tl.float32)
+                poison += tl.sum(tl.where(often < 0, float("nan"), 0.0), 1)
+                ok = often > 0
             if CLEAN:  # what no row of the tile sees is not looked at: 0 * inf would be seen by all
                 k = tl.where((tl.max(ok.to(tl.int32), 0) > 0)[:, None], k, 0.0).to(keys.dtype.element_ty)
         k = k.to(q.dtype)
@@ -104,13 +112,15 @@ def _sweep(
             if not PULL:
                 poison += tl.sum(tl.where(ok, score * 0, 0.0), 1)
             score = tl.where(ok, score, float("-inf"))
-            seen += tl.sum(ok.to(tl.float32), 1)
+            seen += tl.sum(ok.to(tl.float32) if times is None else often, 1)
         elif not PULL:
             poison += tl.sum(score * 0, 1)
         if STATS:
             # Chosen, not converted: a GPU converts a truth value to a number eight times as slowly as it adds.
-            tied = tl.where(score == raw[:, None], 0.5, 0.0)
-            beaten += tl.sum(tl.where(score > raw[:, None], 1.0, tied), 1)
+            lost = tl.where(score > raw[:, None], 1.0, tl.where(score == raw[:, None], 0.5, 0.0))
+            if times is not None:
+                lost *= often
+            beaten += tl.sum(lost, 1)
         t = score
         if log_q is not None:
             shift = log_q + (b[:, None] * K + j[None, :] if PER_ROW_Q else j[None, :])
@@ -120,6 +130,8 @@ def _sweep(
                 t = tl.where(ok, t, float("-inf"))
         higher = tl.maximum(top, tl.max(t, 1))
         power = tl.exp2(c[:, None] * (t - higher[:, None]))
+        if times is not None:
+            power *= often
         shrink = tl.exp2(c * (top - higher))
         total = total * shrink + tl.sum(power, 1)
         if PULL:
@@ -134,7 +146,7 @@ def _sweep(
 
 @triton.jit(do_not_specialize=["B", "K", "span"])
 def multiply(
-    query, positive, keys, mask, counts, row_ids, key_ids, log_q, temperatures, temperature,
+    query, positive, keys, times, mask, counts, row_ids, key_ids, log_q, temperatures, temperature,
     parts, pulls, notes, B, K, span,
     D: tl.constexpr, BLOCK_B: tl.constexpr, BLOCK_K: tl.constexpr, BLOCK_D: tl.constexpr,
     STEP: tl.constexpr, PER_ROW_Q: tl.constexpr, STATS: tl.constexpr, PULL: tl.constexpr,
@@ -183,12 +195,12 @@ def multiply(
     low, high, edge, last = _parts(first, last, start, BLOCK_B, BLOCK_K, DENSE, OWN)
     if DENSE:
         carry = _sweep(
-            carry, keys, mask, limits, names, key_ids, log_q, b, inside, q, raw, c,
+            carry, keys, times, mask, limits, names, key_ids, log_q, b, inside, q, raw, c,
             first, edge - (high - low), low, high - low, edge, K,
             D, BLOCK_K, BLOCK_D, PER_ROW_Q, STATS, PULL, True, False, OWN,
         )  # fmt: skip
     top, total, weighed, beaten, seen, poison, pull = _sweep(
-        carry, keys, mask, limits, names, key_ids, log_q, b, inside, q, raw, c,
+        carry, keys, times, mask, limits, names, key_ids, log_q, b, inside, q, raw, c,
         low, high + (last - edge), high, edge - high, last, K,
         D, BLOCK_K, BLOCK_D, PER_ROW_Q, STATS, PULL, False, CLEAN, OWN,
     )  # fmt: skip
@@ -208,7 +220,7 @@ def multiply(
 
 @triton.jit
 def _sweep_back(
-    found, query, mask, counts, row_ids, key_ids, log_q, temperatures, temperature, kept, rates, k, j,
+    found, query, times, mask, counts, row_ids, key_ids, log_q, temperatures, temperature, kept, rates, k, j,
     first, last, jump, by, stop, K,
     D: tl.constexpr, BLOCK_B: tl.constexpr, BLOCK_D: tl.constexpr, STEP: tl.constexpr, PER_ROW_Q: tl.constexpr,
     WHOLE: tl.constexpr, OWN: tl.constexpr,
@@ -235,7 +247,10 @@ def _sweep_back(
             shift = tl.load(shift, mask=inside[None, :] & (j < K)[:, None], other=0.0).to(tl.float32)
             t -= shift * LOG2E / c[None, :]
         share = tl.exp2(c[None, :] * (t - top[None, :])) * rate[None, :]
-        if not WHOLE:
+        if times is not None:
+            often = tl.load(times + b[None, :] * K + j[:, None], mask=inside[None, :] & (j < K)[:, None], other=0)
+            share = tl.where(often > 0, share * often.to(tl.float32), 0.0)
+        elif not WHOLE:
             limits = tl.zeros((BLOCK_B,), tl.int32) + K
             if counts is not None:
                 limits = tl.load(counts + b, mask=inside, other=0).to(tl.int32)
@@ -251,7 +266,7 @@ def _sweep_back(
 
 @triton.jit(do_not_specialize=["B", "K", "span"])
 def multiply_back(
-    query, keys, mask, counts, row_ids, key_ids, log_q, temperatures, temperature, kept, rates, onto, B, K, span,
+    query, keys, times, mask, counts, row_ids, key_ids, log_q, temperatures, temperature, kept, rates, onto, B, K, span,
     D: tl.constexpr, BLOCK_B: tl.constexpr, BLOCK_K: tl.constexpr, BLOCK_D: tl.constexpr,
     STEP: tl.constexpr, PER_ROW_Q: tl.constexpr, DENSE: tl.constexpr, OWN: tl.constexpr,
 ):  # fmt: skip
@@ -269,12 +284,12 @@ def multiply_back(
     found = tl.zeros((BLOCK_K, BLOCK_D), tl.float32)
     if DENSE:
         found = _sweep_back(
-            found, query, mask, counts, row_ids, key_ids, log_q, temperatures, temperature, kept, rates, k, j,
+            found, query, times, mask, counts, row_ids, key_ids, log_q, temperatures, temperature, kept, rates, k, j,
             first, edge - (high - low), low, high - low, edge, K,
             D, BLOCK_B, BLOCK_D, STEP, PER_ROW_Q, True, OWN,
         )  # fmt: skip
     found = _sweep_back(
-        found, query, mask, counts, row_ids, key_ids, log_q, temperatures, temperature, kept, rates, k, j,
+        found, query, times, mask, counts, row_ids, key_ids, log_q, temperatures, temperature, kept, rates, k, j,
         low, high + (last - edge), high, edge - high, last, K,
         D, BLOCK_B, BLOCK_D, STEP, PER_ROW_Q, False, OWN,
     )  # fmt: skip

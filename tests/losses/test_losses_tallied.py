@@ -1,0 +1,152 @@
+"""``impl="tallied"``: ids counted before they are looked up. Referees: float64, the paper in loops, NumPy's counts.
+
+On a GPU, or on demand through Triton's interpreter, as ``test_fused.py``.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from loss_accuracy import everything, no_less_accurate
+from loss_loops import dot, info_nce_row, random_case, seen_by, vector, wins
+from test_fused import DEVICE, GPU, INTERPRETED, SLACK, THERE, fused, here, nothing_late, only_gpu, poisoned
+from test_losses_fused_draws import KNOWN, N_ITEMS, sampler
+from torch import Tensor
+
+from negwise.draws import Key
+from negwise.errors import InputError
+from negwise.losses import info_nce, raise_late, which_impl
+
+kernels = pytest.mark.skipif(
+    not (THERE and (GPU or INTERPRETED)), reason="no CUDA device, nor triton with TRITON_INTERPRET=1"
+)
+pytestmark = [kernels, pytest.mark.filterwarnings("ignore::RuntimeWarning")]
+__all__ = ["nothing_late"]
+HALF = (torch.float16, pytest.param(torch.bfloat16, marks=only_gpu))  # the interpreter has no bfloat16 products
+
+
+def case_of(rows: int, width: int, depth: int, dtype: torch.dtype = torch.float16, seed: int = 0) -> dict[str, Tensor]:
+    return here(random_case("table", rows, width, depth, dtype, seed))
+
+
+@pytest.mark.parametrize("dtype", HALF)
+@pytest.mark.parametrize("shape", [(1, 1, 1), (2, 3, 17), (17, 33, 3), (5, 130, 33), (70, 300, 40)])
+def test_no_less_accurate_than_the_reference(shape: tuple[int, int, int], dtype: torch.dtype) -> None:
+    cases = [case_of(*shape, dtype, seed) for seed in range(6)]
+    no_less_accurate(cases, "tallied", lambda case, impl: fused(case, impl), SLACK)
+
+
+@only_gpu
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+@pytest.mark.parametrize("size", [50, 3416, 16_000])
+def test_no_less_accurate_on_large_tables(size: int, dtype: torch.dtype) -> None:
+    make = torch.Generator(DEVICE).manual_seed(0)
+    cases = []
+    for _ in range(3):
+        query, positive, table = (
+            torch.randn(n, 128, generator=make, device=DEVICE, dtype=torch.float32) for n in (300, 300, size)
+        )
+        ids = torch.randint(0, size, (300, 1024), generator=make, device=DEVICE)
+        given = {"query": query / 128**0.5, "positive": positive, "negatives": table}
+        cases.append({name: value.to(dtype) for name, value in given.items()} | {"ids": ids})
+    no_less_accurate(cases, "tallied", lambda case, impl: fused(case, impl), SLACK)
+
+
+@pytest.mark.parametrize("hide", ["nothing", "mask", "counts", "names"])
+def test_equals_the_paper_in_loops(hide: str) -> None:
+    rows, width, make = 5, 21, torch.Generator().manual_seed(7)
+    case = random_case("table", rows, width, 3, torch.float16)
+    mask, more = None, {}
+    if hide == "mask":
+        mask = torch.rand(rows, width, generator=make) < 0.6
+        mask[0] = False
+    elif hide == "counts":
+        mask = torch.tensor([0, 21, 5, 1, 13])
+    elif hide == "names":
+        more = {"positive_ids": case["ids"][:, 0].contiguous()}
+        mask = case["ids"] != case["ids"][:, :1]
+    sent = more if more else {"mask": mask}
+    sent = {name: None if tensor is None else tensor.to(DEVICE) for name, tensor in sent.items()}
+    with poisoned():
+        got = info_nce(**here(case), **sent, temperature=0.7, reduction="none", impl="tallied")
+    assert got.impl == "tallied" and got.wins is not None and got.pairs is not None
+    for b in range(rows):
+        seen = seen_by(case, b, mask)
+        positive = dot(case["query"][b], case["positive"][b]) / 0.7
+        negatives = [dot(case["query"][b], vector(case, b, j)) / 0.7 for j in seen]
+        assert float(got.loss[b]) == pytest.approx(float(info_nce_row(positive, negatives, None)), rel=2e-6, abs=1e-6)
+        assert float(got.wins[b]) == wins(positive, negatives)
+        assert int(got.pairs[b]) == len(seen)
+
+
+def test_counts_are_numpys() -> None:
+    from negwise.losses.fused import tally  # which needs Triton
+    from negwise.losses.fused.given import NOTHING
+
+    size, rows, width = 37, 6, 1500  # more ids than are counted at once
+    ids = torch.from_numpy(np.random.default_rng(0).integers(0, size, (rows, width))).to(DEVICE)
+    found = tally.times(torch.zeros(size, 4, device=DEVICE), ids, NOTHING, rows, width)
+    want = np.stack([np.bincount(row, minlength=size) for row in ids.cpu().numpy()])
+    assert np.array_equal(found.cpu().numpy(), want)
+
+
+@pytest.mark.parametrize("law", ["uniform", "popularity"])
+def test_a_plan_is_drawn_as_it_is_counted(law: str) -> None:
+    owners = torch.arange(len(KNOWN), device=DEVICE)
+    plan = sampler(law, "bits").plan((7 * owners) % N_ITEMS, 7.5, Key(2**63 + 7, 3), owner=owners)
+    drawn = plan.negatives()
+    make = torch.Generator().manual_seed(3)
+    case = case_of(plan.rows, 3, 6) | {"negatives": torch.randn(N_ITEMS, 6, generator=make).to(DEVICE, torch.float16)}
+    got = fused(case | {"ids": plan}, "tallied")
+    want = fused(case | {"ids": drawn.ids}, "tallied", mask=drawn.mask)
+    assert all(torch.equal(got[name], want[name]) for name in want)
+
+
+def test_a_wrong_id_or_count_is_nan_in_its_row_and_named_late() -> None:
+    case = case_of(4, 7, 3)
+    wrong = case | {"ids": case["ids"].clone()}
+    wrong["ids"][2, 5] = 1_000
+    got = info_nce(**wrong, reduction="none", impl="tallied").loss
+    assert got.isnan().tolist() == [False, False, True, False]
+    _settle()
+    with pytest.raises(InputError, match=r"ids\[2\] holds 1000"):
+        raise_late()
+    counts = torch.tensor([3, 8, 0, 7], device=DEVICE)
+    got = info_nce(**case, mask=counts, reduction="none", impl="tallied").loss
+    assert got.isnan().tolist() == [False, True, False, False]
+    _settle()
+    with pytest.raises(InputError, match="says 8 in row 1"):
+        raise_late()
+
+
+def _settle() -> None:
+    if DEVICE.type == "cuda":
+        torch.cuda.synchronize()
+
+
+def test_what_it_cannot_take_is_said() -> None:
+    case = case_of(4, 7, 3)
+    width = case["ids"].shape[1]
+    refused: list[tuple[str, dict[str, Any]]] = [
+        ("bfloat16 or float16, not torch.float32", case_of(4, 7, 3, torch.float32)),
+        ("there are none", {k: v for k, v in case.items() if k != "ids"}),
+        ("log_q corrects single draws", case | {"log_q": torch.zeros(4, width, device=DEVICE)}),
+        ("16,383 rows at most, not 20,000", case | {"negatives": case["negatives"].new_zeros(20_000, 3)}),
+        ("a row has 40,000 negatives", case | {"ids": case["ids"].new_zeros(4, 40_000)}),
+    ]
+    for message, given in refused:
+        with pytest.raises(InputError, match=message):
+            info_nce(**given, impl="tallied")
+    assert which_impl(**case, impl="tallied").impl == "tallied"
+
+
+def test_equal_to_looking_up() -> None:
+    """The same numbers as the kernels that look each id up, weights and temperature included."""
+    case = case_of(9, 60, 24)
+    heat = torch.linspace(0.5, 2, 9, device=DEVICE)
+    ours, theirs = (everything(case, impl, temperature=heat.clone().requires_grad_()) for impl in ("tallied", "fused"))
+    for name, want in theirs.items():
+        torch.testing.assert_close(ours[name].float(), want.float(), rtol=4e-3, atol=4e-3 * float(want.abs().max()))
