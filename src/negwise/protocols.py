@@ -199,8 +199,8 @@ class Model(Protocol):
     query is made of candidates: ``encode_queries`` calls ``encoded(ids (B, H))`` for their vectors (B, H, D),
     so that each distinct candidate of a step is encoded once. Other models never call it.
 
-    A model may also say ``fixed_work = True``: what it does follows from the sizes of its input alone, so that a step
-    of it can be recorded and replayed on a GPU.
+    A model may also say ``fixed_work = True``: what it does follows from the sizes of its input alone, and no vector
+    depends on which others are encoded with it, so that a step of it can be filled up, recorded and replayed on a GPU.
     """
 
     needs_items: bool

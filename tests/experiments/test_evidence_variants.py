@@ -211,9 +211,9 @@ def test_the_page_takes_what_records_there_are(tmp_path, monkeypatch):
     (tmp_path / "pace.json").write_text("{}")  # of the folder that a record was made in
     found = loaded(tmp_path)
     assert list(found.tasks) == ["items"]
-    others = {f"{name}-others" for name in ("estimates", "endpoints", "schedules")}
+    others = {f"{name}-others" for name in ("estimates", "endpoints", "schedules", "tuning")}
     made = tabled(found)
-    assert set(made) == {"long", "paper", "models", "turning", "seconds", "contrasts", "hundred", "tuning-others", *others}
+    assert set(made) == {"long", "paper", "models", "turning", "seconds", "contrasts", "hundred", *others}
     assert made["estimates-others"] == list(found.variants) and "| matching-cnn | AUC |" in made["endpoints-others"]
     monkeypatch.setattr("negwise.experiments.evidence.page.figures", _NoFigures)
     assert [figure.name for figure in drawn(found) if figure] == ["turning", "items-sas-seconds"]

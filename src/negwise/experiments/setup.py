@@ -28,7 +28,8 @@ from negwise.theory.effectiveness import check_lam
 from negwise.train.folder import changes, read_json, write_json
 
 JOB, LOCK = "job.json", ".lock"
-TIMED_STEPS, TIMED_K = 8, 20
+TIMED_STEPS, TIMED_K = {"cpu": 8, "cuda": 20}, 20
+"""On a GPU more, since the first steps of each size compile and record."""
 SHARED = ("columns", "batch_size", "split", "pool", "queries", "skip_bad", "precision")
 """What a request says of every run in it; None leaves it to the preset."""
 PARTS = frozenset(("kind", "request", "data", "machine", "plan"))
@@ -214,9 +215,10 @@ def _training(request: dict[str, Any], chosen: Preset, device: str, threads: int
 
 
 def _pace(training: Training, rate: float, tell: Tell) -> Pace:
-    tell(f"Timing {TIMED_STEPS} steps of {training.model} ...")
+    steps = TIMED_STEPS[device_of(training.device)]
+    tell(f"Timing {steps} steps of {training.model} ...")
     short = replace(training, k=str(TIMED_K), learning_rate=rate)
-    return Pace(**ask_once({"do": "time", "training": asdict(short), "steps": TIMED_STEPS}, training.threads or 1))
+    return Pace(**ask_once({"do": "time", "training": asdict(short), "steps": steps}, training.threads or 1))
 
 
 def _said(chosen: Preset, plan: Plan, cells: int, pilot: bool, jobs: int, device: str) -> str:

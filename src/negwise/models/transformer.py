@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from functools import lru_cache
+from functools import cache
 
 import torch
 from torch import Tensor, nn
@@ -79,12 +79,12 @@ class TextTransformer(nn.Module):
         return self.transformer(math.sqrt(width) * x + positions, mask)
 
 
-@lru_cache(maxsize=64)
+@cache
 def sinusoids(places: int, width: int, device: torch.device, dtype: torch.dtype) -> Tensor:
     """Positions (places, width): sin(p w_i) in the first half, cos(p w_i) in the second, w_i = 10000^(-2i / width).
 
-    Through float64: in float32 the angle of place 100 would be off by 1e-5. They are kept, since every step asks for
-    the same few.
+    Through float64: in float32 the angle of place 100 would be off by 1e-5. They are kept for good, since every step
+    asks for the same few, and a recorded one reads them where they lie.
     """
     half = torch.arange(0, width, 2, device=device, dtype=torch.float64)
     angle = torch.arange(places, device=device)[:, None] * torch.exp(half * (-math.log(10_000.0) / width))

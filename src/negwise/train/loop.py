@@ -18,7 +18,7 @@ from negwise.train.journal import Journal
 from negwise.train.judging import Judged
 from negwise.train.launch import fixed_threads, make_fabric, own_generators, settle_threads
 from negwise.train.progress import Display, Silent, display
-from negwise.train.recorded import use_graphs
+from negwise.train.recorded import settle_graphs, use_graphs
 from negwise.train.run import Enough, Run, State
 from negwise.train.settings import Settings
 from negwise.train.step import Step
@@ -89,13 +89,17 @@ def fit(
     if found is not None:
         checkpoint.restore(found, header["config"], model, tuner)
         state = State(**found.state["state"])
-    graphs = use_graphs(settings.graphs, fabric, model, tuner, moving=lr_scale is not None)
+    had = None if found is None else bool(found.state.get("graphs", settings.graphs))
+    graphs = use_graphs(settle_graphs(settings.graphs, had), fabric, model, tuner, moving=lr_scale is not None)
+    header["graphs"] = graphs
     fabric.barrier()  # every rank has looked at the folder before one of them writes there
     first = fabric.global_rank == 0
     if first:
         checkpoint.clean(folder)
         write_config(folder, whole)
     shown = _display(show, settings.steps, state.step) if first else Silent()
+    if had and not graphs:
+        shown.say("this run began with CUDA graphs, which cannot be had here, and goes on without")
     with (
         fixed_threads(threads),
         own_generators(fabric.device),

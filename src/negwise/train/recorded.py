@@ -29,6 +29,8 @@ ROWS, COLUMNS = 4, 2
 """Sizes to an octave: of rows, where what is added costs work, and of K, where it is masked and costs little."""
 REPEATED = ("reads", "positives", "numbers", "owners", "allowed")
 """What has an entry for each query and is filled up with the first one's."""
+MOST = 64
+"""Sizes that are kept, each with memory of its own; what comes after them runs as it is."""
 SLOTS = 2
 """Places on the host for what is on its way: the next step's is written while this step's is still read."""
 
@@ -80,6 +82,9 @@ class Recorded:
         asked = padded(asked)
         key = (asked.width, *((name, value.shape) for name, value in asked.tensors().items()))
         if key not in self.sizes:
+            # A loss that the kernels cannot take waits for the GPU, which cannot be recorded.
+            if len(self.sizes) == MOST or len(asked.positives) * asked.width >= fused.PLACES:
+                return self.learn(asked.to(self.device))
             self.sizes[key] = Size(asked, self.device)
         size = self.sizes[key]
         if self.stream is None:
@@ -185,9 +190,22 @@ def obstacle_to_graphs(fabric: Any, model: nn.Module, optimizer: torch.optim.Opt
         )
     if any("capturable" not in group for group in optimizer.param_groups):
         return f"{type(optimizer).__name__} cannot be recorded; torch.optim.Adam can"
+    hooked = optimizer._optimizer_step_pre_hooks or optimizer._optimizer_step_post_hooks
+    if hooked or not type(optimizer).__module__.startswith("torch.optim."):
+        return f"{type(optimizer).__name__} has hooks or a step of its own, whose Python a replay would leave out"
     wide = any(weight.dtype == torch.float64 for weight in model.parameters())
     missing = fused.obstacle(fabric.device, torch.float64 if wide else torch.float32)
     return None if missing is None else f"{missing}, and a loss without them waits for the GPU"
+
+
+def settle_graphs(asked: bool | None, saved: bool | None) -> bool | None:
+    """Whether to ask for graphs in a run that began with or without them (``saved``; None: it begins now)."""
+    if saved is not None and asked is not None and asked != saved:
+        began = "with graphs" if saved else "without graphs"
+        raise InputError(
+            f"graphs={asked}, but this run began {began}, and to change that would change its results. Leave graphs out"
+        )
+    return False if saved is False else asked
 
 
 def use_graphs(
@@ -201,6 +219,9 @@ def use_graphs(
     if asked and obstacle is not None:
         raise InputError(f"graphs=True, but {obstacle}. Leave graphs out")
     if asked is False or obstacle is not None:
+        for group in optimizer.param_groups:
+            if "capturable" in group:  # as in the checkpoint of a run that had graphs where it began
+                group["capturable"] = optimizer.defaults["capturable"]
         return False
     for group in optimizer.param_groups:
         group["capturable"] = True

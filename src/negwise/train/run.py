@@ -102,8 +102,11 @@ class Run:
     def go(self) -> dict[str, Any]:
         """All that is left of the run; returns its result."""
         self.model.train()
-        with Ahead(self.prepare) as self.ahead:
-            return self.work()
+        try:
+            with Ahead(self.prepare) as self.ahead:
+                return self.work()
+        finally:  # graphs and their memory go now, and not when garbage is next collected
+            del self.learner, self.ahead
 
     def work(self) -> dict[str, Any]:
         while True:

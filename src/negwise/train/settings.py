@@ -41,6 +41,8 @@ class Settings:
             optional = value is None and name in ("eval_every", "save_every", "threads")
             if not optional and (isinstance(value, bool) or not isinstance(value, int) or value < 1):
                 raise InputError(f"{name}={value!r}, expected a whole number from 1")
+        if self.graphs is not None and not isinstance(self.graphs, bool):
+            raise InputError(f"graphs={self.graphs!r}, expected True, False or None, which takes them where it can")
         if isinstance(self.seed, bool) or not isinstance(self.seed, int) or self.seed < 0:
             raise InputError(f"seed={self.seed!r}, expected a whole number from 0")
         for name, choices in (("precision", PRECISIONS), ("device", ("auto", "cpu", "cuda"))):
@@ -67,6 +69,6 @@ class Settings:
         """What may not change within a run: all that its numbers depend on, save the number of threads."""
         free = ("device", "threads", "tensorboard", "log_every", "save_every")
         kept = {name: value for name, value in asdict(self).items() if name not in free}
-        if self.graphs is None:  # it goes with the device, which a run may change
+        if not self.graphs:  # what a run began with is in its checkpoints
             del kept["graphs"]
         return kept

@@ -116,7 +116,6 @@ def _sweep(
         elif not PULL:
             poison += tl.sum(score * 0, 1)
         if STATS:
-            # Chosen, not converted: a GPU converts a truth value to a number eight times as slowly as it adds.
             lost = tl.where(score > raw[:, None], 1.0, tl.where(score == raw[:, None], 0.5, 0.0))
             if times is not None:
                 lost *= often
