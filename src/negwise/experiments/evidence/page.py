@@ -92,11 +92,15 @@ def loaded(records: Path) -> Evidence:
 
 
 def _complete(one: Analysis) -> Analysis:
-    """The record, if it has what every table of it needs: K = 1, K* and the best K, with two seeds or more."""
+    """The record, if it has what its tables need: K = 1, K* and the best K, with two seeds or more.
+
+    With the paper's settings K = 1 and another K will do.
+    """
     path = one.folder / f"{one.name}.json"
     if len(one.record["seeds"]) < 2:
         raise InputError(f"{path}: it has one seed, and an interval needs two. Run it again with --seeds 5.")
-    lacks = sorted({1, one.k_star, one.k_best} - set(one.fixed))
+    needed = {1} if one.variant == "paper" and len(one.fixed) > 1 else {1, one.k_star, one.k_best}
+    lacks = sorted(needed - set(one.fixed))
     if lacks:
         raise InputError(
             f"{path}: not every seed of K = {', '.join(map(str, lacks))} is done. Type the command that made it again, "
@@ -125,7 +129,7 @@ def tabled(found: Evidence) -> dict[str, str]:
         made["claims"] = claims(found.tasks, found.turned)
     optional: dict[str, tuple[Callable[[Any], str], Any]] = {
         "estimates-others": (estimates, found.variants),
-        "endpoints-others": (endpoints, found.variants),
+        "endpoints-others": (endpoints, {name: one for name, one in found.variants.items() if one.k_star in one.fixed}),
         "schedules-others": (schedules, found.variants),
         "tuning-others": (tuning, {name: one for name, one in found.variants.items() if one.variant == "model"}),
         "hundred": (variants.hundred, variants.with_hundred(every)),
