@@ -175,6 +175,13 @@ def test_a_record_that_no_table_can_be_made_of(tmp_path, wrong, message):
         loaded(tmp_path)
 
 
+def test_papers_settings_may_lack_what_was_not_run(tmp_path):
+    make(tmp_path)
+    make(tmp_path, "items-paper", of="items", variant="paper", k_star=7, k_best=7)
+    found = loaded(tmp_path)
+    assert "not run (7)" in variants.paper(variants.published(found.every))
+
+
 def test_a_record_without_its_standings(tmp_path):
     make(tmp_path)
     (tmp_path / "items.safetensors").unlink()
