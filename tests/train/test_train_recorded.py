@@ -148,6 +148,12 @@ def test_padding_changes_nothing_but_sizes(name, lazy, k):
     assert found[0][0][3] > 0
 
 
+@pytest.mark.parametrize("name", MODELS)
+def test_what_is_padded_stays_as_it_is(name):
+    once = padded(asked_for(world(name), 0, 5))
+    assert padded(once) is once
+
+
 def test_a_padded_size_is_really_larger():
     """So that the test above compares what it means to."""
     reads = [len(asked_for(world("bert4rec"), step, 5).positives) for step in range(20)]

@@ -48,7 +48,7 @@ def rounded(n: int, to_an_octave: int) -> int:
 
 
 def padded(asked: Asked) -> Asked:
-    """The same work in rounded sizes.
+    """The same work in rounded sizes; what has them already is returned as it is.
 
     Queries that are read off sequences are filled up with the first one, which then has no negatives, hence no loss;
     negatives with masked ones; candidates with the first one, which nobody looks up there.
@@ -59,6 +59,8 @@ def padded(asked: Asked) -> Asked:
     more = {name: rows for name in REPEATED if name in parts}
     if "candidates" in parts:
         more["candidates"] = rounded(len(parts["candidates"]), ROWS) - len(parts["candidates"])
+    if width == asked.width and not any(more.values()):
+        return asked
     for name, number in more.items():
         parts[name] = torch.cat([parts[name], parts[name][:1].expand(number, *parts[name].shape[1:])])
     for name in ("negatives", "mask", "log_q"):
@@ -191,7 +193,7 @@ def obstacle_to_graphs(fabric: Any, model: nn.Module, optimizer: torch.optim.Opt
     if any("capturable" not in group for group in optimizer.param_groups):
         return f"{type(optimizer).__name__} cannot be recorded; torch.optim.Adam can"
     hooked = optimizer._optimizer_step_pre_hooks or optimizer._optimizer_step_post_hooks
-    if hooked or not type(optimizer).__module__.startswith("torch.optim."):
+    if hooked or type(optimizer).__module__.split(".")[:2] != ["torch", "optim"]:
         return f"{type(optimizer).__name__} has hooks or a step of its own, whose Python a replay would leave out"
     wide = any(weight.dtype == torch.float64 for weight in model.parameters())
     missing = fused.obstacle(fabric.device, torch.float64 if wide else torch.float32)

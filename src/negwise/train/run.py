@@ -32,7 +32,7 @@ from negwise.train.journal import Journal
 from negwise.train.judging import Judged
 from negwise.train.launch import reseed
 from negwise.train.ranks import write_ranks
-from negwise.train.recorded import Recorded
+from negwise.train.recorded import Recorded, padded
 from negwise.train.settings import Settings
 from negwise.train.step import TOTALS, draw, plan, totals
 from negwise.train.stopping import Stopped, Stopping
@@ -176,7 +176,7 @@ class Run:
             drawn = plan(self.planner, batch, k, key)
         asked = Asked.of(batch.query, batch.positives, drawn, self.model, self.n_items, self.settings.correct)
         asked.counted.fill_(batch.counted)
-        return len(rows), asked
+        return len(rows), padded(asked) if self.graphs else asked
 
     def scale_rates(self, step: int) -> None:
         if self.lr_scale is not None:
