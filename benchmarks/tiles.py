@@ -6,8 +6,8 @@ and keys with so many warps, stages of the pipeline and programs a processor, wi
 
 from __future__ import annotations
 
+import argparse
 import json
-import sys
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -17,8 +17,6 @@ import torch
 from benchmarks import gpu, limits, peers
 from negwise.files import write_atomically
 from negwise.losses import info_nce
-from negwise.losses.fused import product
-from negwise.losses.fused.given import processors
 
 ROWS, KEYS, DEPTH = 256, 131_072, 128
 TILES = (
@@ -31,6 +29,9 @@ TILES = (
 
 def measured(tile: tuple[int, ...], stats: bool, device: torch.device) -> dict[str, Any]:
     """Microseconds and rate of one tile."""
+    from negwise.losses.fused import product  # which needs Triton
+    from negwise.losses.fused.given import processors
+
     rows, keys, warps, stages, programs = tile
     make = torch.Generator(device).manual_seed(0)
     query, positive, queue = (peers.vectors(make, n, DEPTH, dtype=torch.bfloat16) for n in (ROWS, ROWS, KEYS))
@@ -56,12 +57,17 @@ def measured(tile: tuple[int, ...], stats: bool, device: torch.device) -> dict[s
 
 
 def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.tiles", description=__doc__)
+    parser.add_argument("out", type=Path)
+    out = parser.parse_args().out
+    if not torch.cuda.is_available():
+        parser.error("there is no CUDA device")
     found = []
     for tile in TILES:
         for stats in (True, False):
             found.append(measured(tile, stats, torch.device("cuda")))
             print(found[-1], flush=True)
-            write_atomically(Path(sys.argv[1]), json.dumps({"tiles": found}, indent=1) + "\n")
+            write_atomically(out, json.dumps({"tiles": found}, indent=1) + "\n")
 
 
 if __name__ == "__main__":

@@ -5,8 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import mpmath
+import pytest
 import torch
 from torch import Tensor
+
+from negwise.losses import LossResult
 
 mpmath.mp.dps = 40
 Numbers = Sequence[float]
@@ -125,3 +128,18 @@ def vector(case: dict[str, Tensor], row: int, column: int) -> Tensor:
         return case["negatives"][int(case["ids"][row, column])]
     negatives = case["negatives"]
     return negatives[row, column] if negatives.dim() == 3 else negatives[column]
+
+
+def as_in_loops(
+    got: LossResult, case: dict[str, Tensor], mask: Tensor | None, temperature: float, log_q: Tensor | None = None
+) -> None:
+    """Loss, wins and pairs of every row are those of the paper, one negative after the other."""
+    assert got.wins is not None and got.pairs is not None
+    for b in range(len(case["query"])):
+        seen = seen_by(case, b, mask)
+        positive = dot(case["query"][b], case["positive"][b]) / temperature
+        negatives = [dot(case["query"][b], vector(case, b, j)) / temperature for j in seen]
+        q = None if log_q is None else [float(log_q[j] if log_q.dim() == 1 else log_q[b, j]) for j in seen]
+        assert float(got.loss[b]) == pytest.approx(float(info_nce_row(positive, negatives, q)), rel=2e-6, abs=1e-6)
+        assert float(got.wins[b]) == wins(positive, negatives)
+        assert int(got.pairs[b]) == len(seen)

@@ -37,7 +37,7 @@ from negwise.losses.checks import (
     same_device,
     temperature_like,
 )
-from negwise.losses.layout import Drawn, Layout
+from negwise.losses.layout import Drawn, Keys, Layout, Tallied
 from negwise.losses.negatives import arrange, arrange_drawn, filled
 from negwise.losses.result import LossResult, Rows, check_reduction, finish
 from negwise.losses.visible import Visible, visible
@@ -125,9 +125,9 @@ def info_nce(
     check_vectors(query, positive)
     chosen, layout, seen = _plan(impl, query, positive, negatives, ids, mask, log_q, positive_ids, dtype)
     why = "log_q corrects its negatives" if log_q is not None else ""
-    if isinstance(layout, Drawn) or chosen.impl in KERNELS:
+    if isinstance(layout, Drawn | Tallied) or chosen.impl in KERNELS:
         temperature_like(temperature, query, look=False)
-        rows = fused.rows(query, positive, temperature, layout, seen, stats, tallied=chosen.impl == "tallied")
+        rows = fused.rows(query, positive, temperature, layout, seen, stats)
         weight = check_reduction(reduction, weight, rows.loss, look=False)
         return finish(rows, weight, reduction, chosen.impl, why)
     with torch.autocast(query.device.type, enabled=False):
@@ -205,7 +205,7 @@ def _plan(
     log_q: Tensor | None,
     positive_ids: Tensor | None,
     dtype: torch.dtype,
-) -> tuple[Choice, Layout | Drawn, Visible]:
+) -> tuple[Choice, Keys, Visible]:
     """An implementation, and its negatives arranged: without a look at values where the kernels take them."""
     if impl != "auto" and impl not in IMPLEMENTATIONS:
         raise InputError(f"impl={impl!r}; expected 'auto' or one of {', '.join(map(repr, IMPLEMENTATIONS))}")
@@ -223,8 +223,10 @@ def _plan(
         if reason is None and impl == "auto":
             reason = fused.rather_not(layout, query)
         if reason is None:
-            why = "asked for" if impl in KERNELS else f"kernels for {query.device.type} that wait for nothing"
-            return Choice(impl if impl in KERNELS else "fused", why), layout, seen
+            if impl == "tallied":
+                return Choice(impl, "asked for"), fused.tallied(layout), seen
+            why = "asked for" if impl == "fused" else f"kernels for {query.device.type} that wait for nothing"
+            return Choice("fused", why), layout, seen
     if impl in KERNELS:
         raise InputError(f"impl={impl!r}, but {reason}. Pass impl='auto'")
     ids, mask = filled(query, negatives, ids, mask, log_q)

@@ -183,3 +183,15 @@ class Drawn:
 
     keys: Tensor
     draw: Draw
+
+
+@dataclass(frozen=True)
+class Tallied:
+    """``keys`` (M, D) and the ids into them, given or to be drawn, that are counted first. No `Layout` either."""
+
+    keys: Tensor
+    ids: Tensor | Draw
+
+
+Keys = Layout | Drawn | Tallied
+"""Whatever the kernels take."""

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from negwise.errors import InputError
-from negwise.losses.layout import Drawn, Layout, Shared, Table
+from negwise.losses.layout import Drawn, Keys, Layout, Shared, Table, Tallied
 from negwise.losses.result import Rows
 from negwise.losses.visible import Visible
 from negwise.protocols import Draw
@@ -87,19 +87,19 @@ def cannot_tally(layout: Layout | Drawn, query: Tensor, seen: Visible) -> str | 
     return None
 
 
+def tallied(layout: Layout | Drawn) -> Tallied:
+    """The same ids, to be counted first; where `cannot_tally` has nothing against it."""
+    assert isinstance(layout, Table | Drawn)
+    return Tallied(layout.keys, layout.draw if isinstance(layout, Drawn) else layout.ids.contiguous())
+
+
 def rows(
-    query: Tensor,
-    positive: Tensor,
-    temperature: float | Tensor,
-    layout: Layout | Drawn,
-    seen: Visible,
-    stats: bool,
-    tallied: bool = False,
+    query: Tensor, positive: Tensor, temperature: float | Tensor, layout: Keys, seen: Visible, stats: bool
 ) -> Rows:
-    """``query`` and ``positive`` (B, D) as they came -> the loss of each row; ``tallied``: ids are counted first."""
+    """``query`` and ``positive`` (B, D) as they came -> the loss of each row."""
     from negwise.losses.fused import function
 
-    return function.rows(query, positive, temperature, layout, seen, stats, tallied)
+    return function.rows(query, positive, temperature, layout, seen, stats)
 
 
 def drawn(draw: Draw) -> Tensor:
@@ -112,4 +112,4 @@ def drawn(draw: Draw) -> Tensor:
     return kernels.drawn(draw)
 
 
-__all__ = ["cannot_tally", "drawn", "obstacle", "rather_not", "rows", "too_large"]
+__all__ = ["cannot_tally", "drawn", "obstacle", "rather_not", "rows", "tallied", "too_large"]

@@ -11,22 +11,21 @@ from negwise.errors import NegwiseError
 from negwise.losses.fused import late, lookup, product, tally
 from negwise.losses.fused.given import NOTHING, Heat, Hidden
 from negwise.losses.fused.steps import turned
-from negwise.losses.layout import Drawn, Layout, PerRow, Shared, Table
+from negwise.losses.layout import Drawn, Keys, Layout, PerRow, Shared, Table, Tallied
 from negwise.losses.result import Rows
 from negwise.losses.visible import Visible
 from negwise.protocols import Draw
 
 
 def rows(
-    query: Tensor, positive: Tensor, temperature: float | Tensor, layout: Layout | Drawn, seen: Visible, stats: bool,
-    tallied: bool,
-) -> Rows:  # fmt: skip
+    query: Tensor, positive: Tensor, temperature: float | Tensor, layout: Keys, seen: Visible, stats: bool
+) -> Rows:
     """``query`` and ``positive`` (B, D) as they came -> the loss of each row, with its gradient, in a few launches."""
     late.raise_late()
     heat = temperature if isinstance(temperature, Tensor) else None
     with torch.cuda.device_of(query):  # type: ignore[no-untyped-call]  # Triton launches there; so does autograd
         loss, wins, pairs = _Fused.apply(  # type: ignore[no-untyped-call]
-            query, positive, layout.keys, heat, temperature, layout, seen, stats, tallied, torch.is_grad_enabled()
+            query, positive, layout.keys, heat, temperature, layout, seen, stats, torch.is_grad_enabled()
         )
     return Rows(loss, wins, pairs) if stats else Rows(loss, None, None)
 
@@ -40,10 +39,9 @@ class _Fused(torch.autograd.Function):
         keys: Tensor,
         temperature: Tensor | None,
         number: float,
-        layout: Layout | Drawn,
+        layout: Keys,
         seen: Visible,
         stats: bool,
-        tallied: bool,
         graph: bool,
     ) -> tuple[Tensor, Tensor, Tensor]:
         own, other, table = query.contiguous(), positive.contiguous(), keys.contiguous()
@@ -54,17 +52,15 @@ class _Fused(torch.autograd.Function):
         if isinstance(layout, Shared):
             batch = keys is positive
             done = product.forward(own, other, table, heat, hidden, seen.width, stats, pull, batch)
-        elif tallied:
-            ids = _ids(layout)
-            assert ids is not None
-            taken = tally.times(table, ids, hidden, len(own), seen.width)
+        elif isinstance(layout, Tallied):
+            taken = tally.times(table, layout.ids, hidden, len(own), seen.width)
             done = product.forward(own, other, table, heat, NOTHING, len(table), stats, pull, False, taken)
         else:
             done, taken = lookup.forward(own, other, table, _ids(layout), heat, hidden, seen.width, stats, pull, train)
         # Frozen negatives are not kept: a queue may be overwritten before backward.
         again = (keys,) if train else ()
         ctx.save_for_backward(query, done.kept, done.units, taken, temperature, *again)
-        ctx.heat, ctx.hidden, ctx.width, ctx.kind, ctx.tallied = heat, hidden, seen.width, type(layout), tallied
+        ctx.heat, ctx.hidden, ctx.width, ctx.kind = heat, hidden, seen.width, type(layout)
         ctx.other = positive.dtype
         ctx.mark_non_differentiable(done.wins, done.pairs)
         return done.loss, done.wins, done.pairs
@@ -88,7 +84,7 @@ class _Fused(torch.autograd.Function):
             table = keys.contiguous()
             if ctx.kind is Shared:
                 for_keys = product.backward_keys(own, table, ctx.width, kept, rates, ctx.heat, ctx.hidden)
-            elif ctx.tallied:
+            elif ctx.kind is Tallied:
                 for_keys = product.backward_keys(own, table, len(table), kept, rates, ctx.heat, NOTHING, taken)
             else:
                 ids = ctx.kind is not PerRow
