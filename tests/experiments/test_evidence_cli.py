@@ -31,6 +31,7 @@ def test_every_verb_has_help_with_an_example(negwise, verb):
         (["items", "--turning", "0"], "turning: got 0, expected shares of the steps between 0 and 1"),
         (["items", "--turning", "0.1,1.5"], "turning: got 0.1, 1.5, expected"),
         (["items", "--turning", "soon"], "--turning: got 'soon', expected a number or numbers with commas"),
+        (["items", "--precision", "half"], "precision: got 'half', expected one of 32-true, bf16-mixed, 64-true."),
         (["items", "--name", "runs/long"], "name: got 'runs/long', expected letters, digits and dashes"),
         (["news", "--paper", "--steps", "10"], "steps: got 10, but the paper's settings say 2 epochs"),
         (["items", "--device", "gpu"], "device: got 'gpu', expected auto, cpu or cuda."),

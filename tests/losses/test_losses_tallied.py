@@ -41,7 +41,7 @@ def test_no_less_accurate_than_the_reference(shape: tuple[int, int, int], dtype:
 
 @only_gpu
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
-@pytest.mark.parametrize("size", [50, 3416, 16_000])
+@pytest.mark.parametrize("size", [51, 3416, 20_001])
 def test_no_less_accurate_on_large_tables(size: int, dtype: torch.dtype) -> None:
     make = torch.Generator(DEVICE).manual_seed(0)
     cases = []
@@ -128,13 +128,24 @@ def test_what_it_cannot_take_is_said() -> None:
         ("bfloat16 or float16, not torch.float32", case_of(4, 7, 3, torch.float32)),
         ("there are none", {k: v for k, v in case.items() if k != "ids"}),
         ("log_q corrects single draws", case | {"log_q": torch.zeros(4, width, device=DEVICE)}),
-        ("16,383 rows at most, not 20,000", case | {"negatives": case["negatives"].new_zeros(20_000, 3)}),
         ("a row has 40,000 negatives", case | {"ids": case["ids"].new_zeros(4, 40_000)}),
     ]
     for message, given in refused:
         with pytest.raises(InputError, match=message):
             info_nce(**given, impl="tallied")
     assert which_impl(**case, impl="tallied").impl == "tallied"
+
+
+def test_auto_counts_first_where_the_table_is_small() -> None:
+    """The words that say so name both sizes."""
+    case = case_of(4, 20, 3)
+    table = case["negatives"]
+    small, large = (case | {"negatives": table.new_zeros(size, 3)} for size in (16 * 20, 16 * 20 + 1))
+    assert which_impl(**small) == ("tallied", "20 ids a row into a table of 320 are less work once counted")
+    assert info_nce(**small).impl == "tallied"
+    for other in (large, case_of(4, 20, 3, torch.float32), case_of(4, 20, 257)):
+        assert which_impl(**other).impl == "fused"
+    assert which_impl(**small, impl="fused").impl == "fused"
 
 
 def test_equal_to_looking_up() -> None:
@@ -144,3 +155,29 @@ def test_equal_to_looking_up() -> None:
     ours, theirs = (everything(case, impl, temperature=heat.clone().requires_grad_()) for impl in ("tallied", "fused"))
     for name, want in theirs.items():
         torch.testing.assert_close(ours[name].float(), want.float(), rtol=4e-3, atol=4e-3 * float(want.abs().max()))
+
+
+@only_gpu
+@pytest.mark.parametrize("hide", ["nothing", "mask", "counts"])
+def test_nothing_waits_for_the_gpu(hide: str) -> None:
+    case = case_of(20, 70, 32, torch.bfloat16)
+    width = case["ids"].shape[1]
+    mask = {"nothing": None, "mask": torch.ones(20, width, dtype=torch.bool), "counts": torch.full((20,), width)}[hide]
+    more = {"mask": None if mask is None else mask.to(DEVICE), "temperature": torch.ones(20, device=DEVICE)}
+    leaves = [case[name].requires_grad_() for name in ("query", "positive", "negatives")]
+    torch.cuda.set_sync_debug_mode("error")
+    try:
+        torch.autograd.grad(info_nce(**case, **more, impl="tallied").loss, leaves)  # type: ignore[arg-type]
+    finally:
+        torch.cuda.set_sync_debug_mode("default")
+
+
+@only_gpu
+def test_k_and_the_table_change_without_compiling_anew() -> None:
+    from negwise.losses.fused.tally_kernels import tally
+
+    counts = []
+    for rows, width in ((33, 600), (64, 513), (128, 1000), (48, 1024), (47, 999), (1, 777)):
+        everything(case_of(rows, width, 32), "tallied")
+        counts.append(sum(len(caches[0]) for caches in tally.device_caches.values()))
+    assert counts[-1] == counts[0], counts

@@ -4,10 +4,12 @@ import math
 
 import pytest
 import torch
+from recorded_world import asked_for, world
 from train_world import N_ITEMS, Dot, Mean, make_sampler, make_world
 
 from negwise.draws import Key
 from negwise.errors import InputError
+from negwise.losses import info_nce
 from negwise.samplers import Hardest, Impression, InBatch, Lists, Mixture, Pool, Popularity, Uniform
 from negwise.train.asked import DENSE, Asked, Distinct
 from negwise.train.batches import fetch
@@ -92,6 +94,28 @@ def test_each_candidate_is_encoded_once(name):
     drawn = negatives.ids if negatives.pool is None else negatives.pool
     wanted = {*batch.query.items.flatten().tolist(), *batch.positives.tolist(), *drawn.flatten().tolist()}
     assert model.encoded == [len(wanted)]
+
+
+@pytest.mark.parametrize(("name", "mixed"), [("bert4rec", torch.bfloat16), ("siamese-cnn", torch.float32)])
+def test_autocast_scores_a_table_in_its_dtype(monkeypatch, name, mixed):
+    """A table is a weight and multiplied as one; its gradient has its own dtype. What a model encodes stays so."""
+    parts = world(name)
+    model, asked = parts[0].float(), asked_for(parts, 0, 5)
+    given = []
+
+    def noted(*sides, **words):
+        given.append([side.dtype for side in sides])
+        return info_nce(*sides, **words)
+
+    monkeypatch.setattr("negwise.train.step.info_nce", noted)
+    plain = Step(model)(asked)[0]
+    with torch.autocast("cpu", torch.bfloat16):
+        loss = Step(model)(asked)[0]
+    loss.mean().backward()
+    assert given == [[torch.float32] * 3, [mixed] * 3]
+    assert loss.dtype == torch.float32
+    torch.testing.assert_close(loss, plain, rtol=3e-2, atol=3e-2)
+    assert all(weight.grad.dtype == torch.float32 for weight in model.parameters() if weight.grad is not None)
 
 
 def test_no_negatives_no_loss():

@@ -7,7 +7,21 @@ from typing import Annotated, Any
 
 import typer
 
-from negwise.cli.options import Device, Jobs, Json, Ks, Name, Paper, Records, Seeds, SkipBad, Steps, Turning, Vectors
+from negwise.cli.options import (
+    Device,
+    InPrecision,
+    Jobs,
+    Json,
+    Ks,
+    Name,
+    Paper,
+    Records,
+    Seeds,
+    SkipBad,
+    Steps,
+    Turning,
+    Vectors,
+)
 from negwise.cli.showing import show_files, stopping, tell
 from negwise.cli.words import numbers, whole
 
@@ -43,6 +57,7 @@ def reproduce_news(
     model: Annotated[str | None, typer.Option(help="nrms, naml or lstur.", show_default="nrms")] = None,
     turning: Turning = "",
     paper: Paper = False,
+    precision: InPrecision = None,
     name: Name = None,
     vectors: Vectors = None,
     split: Annotated[str | None, typer.Option(help="folders, for whole MIND.", show_default="5 folds by user")] = None,
@@ -62,7 +77,7 @@ def reproduce_news(
     """
     fields = {} if split is None else {"split": split, "folds": None}
     asked = {"data": data, "k": k, "seeds": seeds, "steps": steps, "model": model, "vectors": vectors, "fields": fields}
-    _reproduce("news", asked | _variant(turning, paper, name), out, jobs, device, as_json)
+    _reproduce("news", asked | _variant(turning, paper, precision, name), out, jobs, device, as_json)
 
 
 @app.command("matching")
@@ -78,6 +93,7 @@ def reproduce_matching(
     ] = None,
     turning: Turning = "",
     paper: Paper = False,
+    precision: InPrecision = None,
     name: Name = None,
     vectors: Vectors = None,
     skip_bad: SkipBad = 0,
@@ -92,11 +108,12 @@ def reproduce_matching(
     \b
     Examples:
       negwise reproduce matching --data reuters21578.jsonl.xz --skip-bad 2535 --out runs/matching --jobs 12
+      negwise reproduce matching --paper --precision bf16-mixed --data pairs.jsonl --out runs/matching-paper
       negwise reproduce matching --model siamese-cnn --k 100 --seeds 3 --data pairs.jsonl --out runs/matching-cnn
     """
     asked: dict[str, Any] = {"data": data, "k": k, "seeds": seeds, "steps": steps, "model": model, "vectors": vectors}
     asked["fields"] = {"skip_bad": skip_bad}
-    _reproduce("matching", asked | _variant(turning, paper, name), out, jobs, device, as_json)
+    _reproduce("matching", asked | _variant(turning, paper, precision, name), out, jobs, device, as_json)
 
 
 @app.command("items")
@@ -108,6 +125,7 @@ def reproduce_items(
     steps: Steps = None,
     turning: Turning = "",
     paper: Paper = False,
+    precision: InPrecision = None,
     name: Name = None,
     jobs: Jobs = None,
     device: Device = "auto",
@@ -124,7 +142,7 @@ def reproduce_items(
       negwise reproduce items --steps 6000 --k 20,100,1000 --name items-long --data ml-1m_sas.txt.xz --out runs/long
     """
     asked = {"data": data, "k": k, "seeds": seeds, "steps": steps}
-    _reproduce("items", asked | _variant(turning, paper, name), out, jobs, device, as_json)
+    _reproduce("items", asked | _variant(turning, paper, precision, name), out, jobs, device, as_json)
 
 
 @app.command("clicks")
@@ -188,10 +206,10 @@ def reproduce_page(
     show_files(refresh(records, page), as_json)
 
 
-def _variant(turning: str, paper: bool, name: str | None) -> dict[str, Any]:
+def _variant(turning: str, paper: bool, precision: str | None, name: str | None) -> dict[str, Any]:
     points = numbers("--turning", turning)
     listed = points if isinstance(points, list) else [] if points is None else [points]
-    return {"turning": tuple(listed), "paper": paper, "name": name}
+    return {"turning": tuple(listed), "paper": paper, "precision": precision, "name": name}
 
 
 def _reproduce(task: str, asked: dict[str, Any], out: Path, jobs: int | None, device: str, as_json: bool) -> None:

@@ -7,13 +7,13 @@ impl            memory beside inputs and gradients              supports
 ``streamed``    a few MB, whatever K                            first derivatives; ``torch.compile`` steps around it
 ``fused``       (B, D), and (B, K) ids for a table's gradient   the same, on CUDA with Triton, in float32 at most
 ``tallied``     (B, D), and (B, M) counts                       the same, for ids into a small table, in half precision
-``auto``        ``fused`` on CUDA, else ``streamed``, unless `which_impl` says why not
+``auto``        ``fused`` or ``tallied`` on CUDA, else ``streamed``, unless `which_impl` says why not
 ==============  ==============================================  ===================================================
 
-``fused`` does not wait for the GPU, so it cannot look at values before it computes. What is wrong with them (a NaN, an
-id outside the table) makes the loss of that row NaN at once, and is named late: by the next call of `info_nce` on the
-GPU or of its backward pass, or by ``negwise.losses.raise_late()`` once the GPU is done. The others name it before they
-return.
+The kernels, ``fused`` and ``tallied``, do not wait for the GPU, so they cannot look at values before they compute.
+What is wrong with them (a NaN, an id outside the table) makes the loss of that row NaN at once, and is named late: by
+the next call of `info_nce` on the GPU or of its backward pass, or by ``negwise.losses.raise_late()`` once the GPU is
+done. The others name it before they return.
 
 Shapes: B rows (queries), K negatives per row, M rows of a shared set or a table, D width.
 """
@@ -225,8 +225,12 @@ def _plan(
         if reason is None:
             if impl == "tallied":
                 return Choice(impl, "asked for"), fused.tallied(layout), seen
-            why = "asked for" if impl == "fused" else f"kernels for {query.device.type} that wait for nothing"
-            return Choice("fused", why), layout, seen
+            if impl == "fused":
+                return Choice(impl, "asked for"), layout, seen
+            if fused.worth_counting(layout, query, seen):
+                why = f"{seen.width:,} ids a row into a table of {len(layout.keys):,} are less work once counted"
+                return Choice("tallied", why), fused.tallied(layout), seen
+            return Choice("fused", f"kernels for {query.device.type} that wait for nothing"), layout, seen
     if impl in KERNELS:
         raise InputError(f"impl={impl!r}, but {reason}. Pass impl='auto'")
     ids, mask = filled(query, negatives, ids, mask, log_q)

@@ -42,11 +42,21 @@ class Step(nn.Module):
         named: dict[str, Any] = {"ids": negatives}
         if isinstance(negatives, Negatives):
             named = {"ids": negatives.ids, "mask": negatives.mask, "log_q": negatives.log_q}
-        result = info_nce(
-            model.encode_queries(asked.query, encoded), encoded(asked.positives), vectors, **named, reduction="none"
-        )
+        sides = model.encode_queries(asked.query, encoded), encoded(asked.positives), vectors
+        if asked.candidates is None:
+            sides = as_multiplied(*sides)
+        result = info_nce(*sides, **named, reduction="none")
         assert result.wins is not None and result.pairs is not None
         return result.loss, result.wins, result.pairs
+
+
+def as_multiplied(query: Tensor, positive: Tensor, table: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """What scores are products of, in the dtype in which autocast multiplies by weights, which a table is one of."""
+    kind = query.device.type
+    if not torch.is_autocast_enabled(kind):
+        return query, positive, table
+    dtype = torch.get_autocast_dtype(kind)
+    return query.to(dtype), positive.to(dtype), table.to(dtype)
 
 
 def draw(sampler: Sampler, batch: Batch, k: float, key: Key, device: torch.device = CPU) -> Negatives:

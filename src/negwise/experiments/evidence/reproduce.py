@@ -13,6 +13,7 @@ from negwise.experiments.evidence.tasks import (
     EvidenceTask,
     as_published,
     base_training,
+    in_precision,
     sized,
     task_named,
     with_model,
@@ -29,7 +30,8 @@ from negwise.train.folder import RESULT
 class Asked:
     """What `reproduce` is asked. None means what the task says; ``fields`` of `Training` replace those of the task.
 
-    ``paper`` takes the paper's settings; ``turning`` are turning points of ANS; ``name`` is that of the record.
+    ``paper`` takes the paper's settings; ``turning`` are turning points of ANS; ``name`` is that of the record. On a
+    CPU, None as ``precision`` is float32 whatever the task says.
     """
 
     task: str
@@ -39,6 +41,7 @@ class Asked:
     steps: int | None = None
     model: str | None = None
     paper: bool = False
+    precision: str | None = None
     turning: tuple[float, ...] = ()
     name: str | None = None
     vectors: str | None = None
@@ -74,12 +77,12 @@ def task_of(asked: Asked) -> EvidenceTask:
     """The task as it was asked for."""
     task = with_model(task_named(asked.task, asked.data), asked.model)
     task = sized(as_published(task) if asked.paper else task, asked.k, asked.seeds, asked.steps)
-    return with_name(with_turning(task, asked.turning), asked.name)
+    return with_name(with_turning(in_precision(task, asked.precision), asked.turning), asked.name)
 
 
 def protocol_of(asked: Asked, out: Path, jobs: int | None = None) -> Protocol:
     task, device = task_of(asked), device_of(asked.device)
-    more: dict[str, Any] = {"precision": "32-true"} if device == "cpu" else {}
+    more: dict[str, Any] = {"precision": "32-true"} if device == "cpu" and asked.precision is None else {}
     base = base_training(task, asked.data, vectors=asked.vectors, device=device, more={**more, **asked.fields})
     side_by_side, _ = spread(jobs, device, len(task.ks) * task.seeds)
     return Protocol(out, task, base, task.ks, tuple(range(task.seeds)), side_by_side)

@@ -12,6 +12,7 @@ from negwise.experiments.grid import rates_around
 from negwise.experiments.training import Training, make_parts
 from negwise.models import PAPER
 from negwise.train import Order
+from negwise.train.settings import PRECISIONS
 
 EVALUATIONS = 12
 """Evaluations of each run after the one at the start."""
@@ -188,6 +189,15 @@ def sized(task: EvidenceTask, k: tuple[int, ...] | None, seeds: int | None, step
         if value < 1:
             raise InputError(f"{name}: got {value}, expected 1 or more.")
     return found
+
+
+def in_precision(task: EvidenceTask, precision: str | None) -> EvidenceTask:
+    """The task in another precision than its own."""
+    if precision is None:
+        return task
+    if precision not in PRECISIONS:
+        raise InputError(f"precision: got {precision!r}, expected one of {', '.join(PRECISIONS)}.")
+    return replace(task, size={**task.size, "precision": precision})
 
 
 def with_turning(task: EvidenceTask, points: Sequence[float]) -> EvidenceTask:

@@ -28,8 +28,10 @@ WIDEST = 256
 """Tensor cores cut off what they add up, a little per step: up to here no worse than float32's rounding (measured)."""
 
 
-MOST_COUNTED = 2**14 - 1
-"""Rows of a table whose counts a program holds at once."""
+MOST_COUNTED = 2**15 - 1
+"""Negatives of a row, all of which may be the same."""
+WORTH_COUNTING = 16
+"""Rows of a table to a negative up to which counting ids first is faster than to look each of them up."""
 
 
 def obstacle(device: torch.device, dtype: torch.dtype) -> str | None:
@@ -80,11 +82,15 @@ def cannot_tally(layout: Layout | Drawn, query: Tensor, seen: Visible) -> str | 
         return "log_q corrects single draws, and counts do not keep them"
     if query.dtype != layout.keys.dtype or query.dtype not in (torch.bfloat16, torch.float16):
         return f"it multiplies bfloat16 or float16, not {query.dtype} and {layout.keys.dtype}"
-    if len(layout.keys) > MOST_COUNTED:
-        return f"it counts into {MOST_COUNTED:,} rows at most, not {len(layout.keys):,}"
-    if seen.width >= 2**15:
-        return f"it counts to {2**15 - 1:,}, and a row has {seen.width:,} negatives"
+    if seen.width > MOST_COUNTED:
+        return f"it counts to {MOST_COUNTED:,}, and a row has {seen.width:,} negatives"
     return None
+
+
+def worth_counting(layout: Layout | Drawn, query: Tensor, seen: Visible) -> bool:
+    """Whether to count ids first is less work than to look each of them up, and as exact."""
+    few = len(layout.keys) <= WORTH_COUNTING * seen.width and query.shape[1] <= WIDEST
+    return few and cannot_tally(layout, query, seen) is None
 
 
 def tallied(layout: Layout | Drawn) -> Tallied:
@@ -112,4 +118,4 @@ def drawn(draw: Draw) -> Tensor:
     return kernels.drawn(draw)
 
 
-__all__ = ["cannot_tally", "drawn", "obstacle", "rather_not", "rows", "tallied", "too_large"]
+__all__ = ["cannot_tally", "drawn", "obstacle", "rather_not", "rows", "tallied", "too_large", "worth_counting"]

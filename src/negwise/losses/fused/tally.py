@@ -22,14 +22,14 @@ BLOCK = 1024
 def times(keys: Tensor, ids: Tensor | Draw, hidden: Hidden, rows: int, width: int) -> Tensor:
     """(B, M) int16: how often each row sees each row of the table; -1 in rows with something wrong."""
     size = len(keys)
-    found = torch.empty(rows, size, dtype=torch.int16, device=keys.device)
+    flat = torch.zeros(rows * size + 1, dtype=torch.int16, device=keys.device)  # the last word is whole
+    found = flat[:-1].view(rows, size)
     if not found.numel():
         return found
     listed, source, words = (None, Source.of(ids), key_words(ids)) if isinstance(ids, Draw) else (ids, None, (0, 0, 0))
-    bins = max(16, power_of_two(size + 1))
     tally[(rows,)](
-        listed, source, *words, hidden.mask, hidden.counts, hidden.row_ids, found, late.notes(keys.device), width, size,
-        BLOCK=min(BLOCK, max(16, power_of_two(width))), BINS=bins, DRAWN=source is not None,
-        num_warps=max(1, min(16, bins // 1024)),
+        listed, source, *words, hidden.mask, hidden.counts, hidden.row_ids, found,
+        flat[: len(flat) // 2 * 2].view(torch.int32), late.notes(keys.device), width, size,
+        BLOCK=min(BLOCK, max(16, power_of_two(width))), DRAWN=source is not None,
     )  # fmt: skip
     return found

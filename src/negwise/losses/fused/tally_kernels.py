@@ -1,5 +1,8 @@
 """How often each row drew each row of the table: one program per row, ids given or drawn where they are counted.
 
+Counts are added up in memory, two of 16 bits to each word of 32, the smallest that a GPU adds to as one. They stay
+below 2^15, so that none reaches into its neighbour. Whole numbers: the sum is the same in any order.
+
 Shapes: B rows, K negatives each, M rows of the table.
 """
 
@@ -14,12 +17,12 @@ from negwise.losses.fused.lookup_kernels import limit_of, which
 
 @triton.jit(do_not_specialize=["k0", "k1", "step", "K", "M"])
 def tally(
-    ids, draw, k0, k1, step, mask, counts, row_ids, times, notes, K, M,
-    BLOCK: tl.constexpr, BINS: tl.constexpr, DRAWN: tl.constexpr,
+    ids, draw, k0, k1, step, mask, counts, row_ids, times, words, notes, K, M,
+    BLOCK: tl.constexpr, DRAWN: tl.constexpr,
 ):  # fmt: skip
-    """``times`` (B, M): how often row b sees each row of the table, -1 throughout where an id or a count is wrong.
+    """Add to ``times`` (B, M) how often row b sees each row of the table; -1 throughout where an id or count is wrong.
 
-    Places that hold nothing are counted in a bin beyond the table, so BINS is above M.
+    ``words`` is the same memory by twos, the first one in the lower half.
     """
     b = tl.program_id(0).to(tl.int64)
     limit, beyond = limit_of(counts, notes, b, K, b >= 0)
@@ -27,13 +30,15 @@ def tally(
     name = b
     if row_ids is not None:
         name = tl.load(row_ids + b).to(tl.int64)
-    found = tl.zeros((BINS,), tl.int32)
     for start in range(0, K, BLOCK):
         j = start + tl.arange(0, BLOCK)
         ok, row, poison = which(
             ids, draw, k0, k1, step, mask, row_ids, None, None, notes, name, poison, b, j, K, limit, K, M, DRAWN
         )
-        found += tl.histogram(tl.where(ok, row, BINS - 1).to(tl.int32), BINS)
-    found = tl.where(poison == 0, found, -1)
-    place = tl.arange(0, BINS)
-    tl.store(times + b * M + place, found.to(times.dtype.element_ty), mask=place < M)
+        place = b * M + row
+        tl.atomic_add(words + place // 2, tl.where(place % 2 == 0, 1, 1 << 16), mask=ok, sem="relaxed")
+    if poison != 0:
+        tl.debug_barrier()  # what the others of this program added comes first
+        for start in range(0, M, BLOCK):
+            j = start + tl.arange(0, BLOCK)
+            tl.store(times + b * M + j, tl.full((BLOCK,), -1, times.dtype.element_ty), mask=j < M)
