@@ -89,14 +89,17 @@ def test_no_less_accurate_than_the_reference(layout: str, shape: tuple[int, int,
 def test_no_less_accurate_where_tiles_are_many(layout: str, shape: tuple[int, int, int], dtype: torch.dtype) -> None:
     cases = [here(random_case(layout, *shape, dtype, seed)) for seed in range(3)]
     shrunk = [case | {"query": case["query"] / shape[2] ** 0.5} for case in cases]  # so that scores are of order 1
-    if layout in ("shared", "batch") and shape[2] > 256 and dtype != torch.float32:
-        # Why `which_impl` chooses others here: tensor cores cut off, and the cut grows with the width.
-        assert which_impl(**shrunk[0]).impl != "fused"
-        for case in shrunk:
-            truth = everything({k: v.double() if v.is_floating_point() else v for k, v in case.items()}, "reference")
-            torch.testing.assert_close(fused(case)["loss"].double(), truth["loss"], rtol=2e-6, atol=0)
+    if layout not in ("shared", "batch") or shape[2] <= 256:
+        no_less_accurate(shrunk, "fused", fused, SLACK)
         return
-    no_less_accurate(shrunk, "fused", fused, SLACK)
+    # Why `which_impl` chooses others here: what is cut off or rounded grows with the width. It stays small.
+    assert which_impl(**shrunk[0]).impl != "fused"
+    if dtype == torch.float32:
+        no_less_accurate(shrunk, "fused", fused, slack=1.0)
+        return
+    for case in shrunk:
+        truth = everything({k: v.double() if v.is_floating_point() else v for k, v in case.items()}, "reference")
+        torch.testing.assert_close(fused(case)["loss"].double(), truth["loss"], rtol=3e-6, atol=0)
 
 
 @pytest.mark.parametrize("scale", [1e-3, 30.0, 3e3])

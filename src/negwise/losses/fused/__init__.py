@@ -25,7 +25,8 @@ from negwise.protocols import Draw
 PLACES = 2**31
 """Places of ids are counted in 32 bits."""
 WIDEST = 256
-"""Tensor cores cut off what they add up, a little per step: up to here no worse than float32's rounding (measured)."""
+"""Tensor cores cut off what they add up, a little per step, and float32 is added up in one go: up to here no worse than
+what the reference rounds (measured)."""
 
 
 MOST_COUNTED = 2**15 - 1
