@@ -18,7 +18,7 @@ import torch
 
 from benchmarks import bert4rec, gpu, peers
 from benchmarks.cases import Case, Runner, summary
-from benchmarks.loss_cases import bars_5m, bars_100k, batch_case, inside, queue_case, small_case, table_case
+from benchmarks.loss_cases import bars_5m, bars_100k, batch_case, inside, queue_case, small_case, table_case, wide_case
 from benchmarks.sides import Bench
 
 
@@ -42,6 +42,7 @@ def cases(bench: Bench, tiny: bool, seconds: float) -> list[Case]:
         Case("table 100k, drawn by popularity", 25, lambda: table_case(bench, *many, skew=1.0)),
         Case("table of BERT4Rec's step", 20, lambda: table_case(full, *n["step"], skew=0.7)),
         Case("small table, ids looked up or counted", 25, lambda: small_case(bench, *n["small"])),
+        Case("batch 8k, wide vectors", 40, lambda: wide_case(bench, *n["wide batch"])),
         Case("table of ML-1M", 20, lambda: table_case(bench, *n["ml"])),
     ]
 
@@ -57,6 +58,7 @@ SIZES: dict[str, tuple[Any, Any]] = {
     "batch": (32_768, 32),
     "large batch": (262_144, 48),
     "wide": (256, 32),
+    "wide batch": ((8_192, (384, 768, 1_024)), (9, (300,))),
     "step": ((3_400, 8_700, 100, 128), (30, 9, 5, 16)),
     "small": ((3_416, 8_700, (16, 64, 128, 192, 256, 1024), 128), (30, 9, (5, 40), 16)),
     "ml": ((3_706, 5_120, 100, 64), (40, 5, 6, 16)),

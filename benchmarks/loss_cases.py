@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import torch
@@ -40,6 +41,10 @@ def plain_table(query: Tensor, positive: Tensor, table: Tensor, ids: Tensor) -> 
     negatives = torch.einsum("bd,bkd->bk", query, keys)
     logits = torch.cat([(query * positive).sum(1, keepdim=True), negatives], 1).float()
     return F.cross_entropy(logits, torch.zeros(len(query), dtype=torch.long, device=query.device))
+
+
+def plain_batch(query: Tensor, positive: Tensor) -> Tensor:
+    return F.cross_entropy((query @ positive.t()).float(), torch.arange(len(query), device=query.device))
 
 
 def drawn(size: int, rows: int, width: int, skew: float, make: torch.Generator) -> Tensor:
@@ -202,9 +207,7 @@ def batch_case(bench: Bench, rows: int, depth: int, plain: bool = True) -> Found
     query, positive = (peers.vectors(make, rows, depth, dtype=bench.dtype) for _ in range(2))
     leaves = [tensor.requires_grad_() for tensor in (query, positive)]
 
-    def eager() -> Tensor:
-        return F.cross_entropy((query @ positive.t()).float(), torch.arange(rows, device=query.device))
-
+    eager = partial(plain_batch, query, positive)
     theirs, left_out = beside("batch", query, positive, None)
     if not plain:
         theirs = {name: replace(side, forward=False) for name, side in theirs.items() if name in LEAN}
@@ -231,6 +234,19 @@ def batch_case(bench: Bench, rows: int, depth: int, plain: bool = True) -> Found
         "extra_mib": held,
         "bars": bars,
     }
+
+
+def wide_case(bench: Bench, rows: int, depths: Sequence[int]) -> Found:
+    """In-batch, vectors wider than those of the bars: scores are added up in parts, in smaller tiles."""
+    found: Found = {}
+    for depth in depths:
+        query, positive = (peers.vectors(bench.generator, rows, depth, dtype=bench.dtype) for _ in range(2))
+        leaves = [tensor.requires_grad_() for tensor in (query, positive)]
+        truth = streamed(query, positive, None)
+        others = {"streamed": truth, "eager": Side(partial(plain_batch, query, positive))}
+        sides, notes = with_fused(fused_side(query, positive, None), others)
+        found[f"D = {depth}"] = notes | bench.compare(sides, leaves, truth)
+    return found | {"shape": {"B": rows, "dtype": str(bench.dtype)}}
 
 
 LEAN = ("inf-cl", "cut-cross-entropy, as it comes", "cut-cross-entropy, every gradient")

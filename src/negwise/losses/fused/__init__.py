@@ -24,15 +24,11 @@ from negwise.protocols import Draw
 
 PLACES = 2**31
 """Places of ids are counted in 32 bits."""
-WIDEST = 256
-"""Tensor cores cut off what they add up, a little per step, and float32 is added up in one go: up to here no worse than
-what the reference rounds (measured)."""
-
-
 MOST_COUNTED = 2**15 - 1
 """Negatives of a row, all of which may be the same."""
-WORTH_COUNTING = 16
-"""Rows of a table to a negative up to which counting ids first is faster than to look each of them up."""
+WORTH_COUNTING, WIDEST = 16, 256
+"""Rows of a table to a negative up to which counting ids first is faster than to look each of them up, as measured at
+width 128, and up to which width: wider vectors are multiplied in smaller tiles."""
 
 
 def obstacle(device: torch.device, dtype: torch.dtype) -> str | None:
@@ -62,8 +58,6 @@ def rather_not(layout: Layout | Drawn, query: Tensor) -> str | None:
         return None
     if query.dtype == torch.float32 or layout.keys.dtype != query.dtype:
         return "matrix products in float32, which here are never tf32, are left to cuBLAS"
-    if query.shape[1] > WIDEST:
-        return f"above width {WIDEST} the tensor cores add up less exactly than the reference does"
     return None
 
 

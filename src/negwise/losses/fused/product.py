@@ -13,6 +13,10 @@ from negwise.losses.fused.given import Heat, Hidden, power_of_two, processors
 from negwise.losses.fused.product_kernels import multiply, multiply_back
 from negwise.losses.fused.steps import Settled, settled
 
+LONGEST = 256
+"""Products that are added up in one go and are as exact as the reference's (measured): tensor cores cut off what they
+add up, a little per step, and float32 is rounded at each."""
+
 
 def forward(
     query: Tensor, positive: Tensor, keys: Tensor, heat: Heat, hidden: Hidden,
@@ -29,9 +33,9 @@ def forward(
     multiply[(tiles, splits)](
         query, positive, keys, times, hidden.mask, hidden.counts, hidden.row_ids, hidden.key_ids, hidden.log_q,
         heat.tensor, heat.number, parts, pulls, late.notes(query.device), rows, width, span,
-        D=depth, BLOCK_B=block_b, BLOCK_K=block_k, BLOCK_D=block_d, STEP=heat.step, PER_ROW_Q=hidden.per_row_q,
-        STATS=stats, PULL=pull, DENSE=not partial, CLEAN=partial and not batch, OWN=hidden.own,
-        num_warps=warps, num_stages=stages,
+        D=depth, BLOCK_B=block_b, BLOCK_K=block_k, BLOCK_D=block_d, PART=_part(block_d, query, keys),
+        STEP=heat.step, PER_ROW_Q=hidden.per_row_q, STATS=stats, PULL=pull,
+        DENSE=not partial, CLEAN=partial and not batch, OWN=hidden.own, num_warps=warps, num_stages=stages,
     )  # fmt: skip
     return settled(positive, heat, parts, pulls, hidden.log_q is not None)
 
@@ -52,8 +56,9 @@ def backward_keys(
     multiply_back[(tiles, splits)](
         query, keys, times, hidden.mask, hidden.counts, hidden.row_ids, hidden.key_ids, hidden.log_q,
         heat.tensor, heat.number, kept, rates, onto, rows, width, span,
-        D=depth, BLOCK_B=block_b, BLOCK_K=block_k, BLOCK_D=block_d, STEP=heat.step, PER_ROW_Q=hidden.per_row_q,
-        DENSE=not hidden.partial and times is None, OWN=hidden.own, num_warps=warps, num_stages=stages,
+        D=depth, BLOCK_B=block_b, BLOCK_K=block_k, BLOCK_D=block_d, PART=_part(block_d, query, keys),
+        STEP=heat.step, PER_ROW_Q=hidden.per_row_q, DENSE=not hidden.partial and times is None, OWN=hidden.own,
+        num_warps=warps, num_stages=stages,
     )  # fmt: skip
     return onto[0] if splits == 1 else onto.sum(0).to(keys.dtype)
 
@@ -64,6 +69,13 @@ def _split(total: int, block: int, others: int, device: torch.device) -> tuple[i
     wanted = max(1, min(processors(device) * 2 // others, -(-blocks // 4)))
     span = max(1, -(-blocks // wanted))
     return span * block, max(1, -(-blocks // span))
+
+
+def _part(block_d: int, query: Tensor, keys: Tensor) -> int:
+    """Columns of a score that are added up in one go: all of them, or few where all would be less exact."""
+    if block_d <= LONGEST:
+        return block_d
+    return 128 if query.dtype == keys.dtype and query.element_size() == 2 else 64
 
 
 def _tile(query: Tensor, keys: Tensor) -> tuple[int, int, int, int, int]:

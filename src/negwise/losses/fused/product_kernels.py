@@ -45,6 +45,26 @@ def _weigh(shares, vectors, onto):
 
 
 @triton.jit
+def _in_parts(
+    left, m, m_ok, right, n, n_ok, like,
+    D: tl.constexpr, M: tl.constexpr, N: tl.constexpr, BLOCK_D: tl.constexpr, PART: tl.constexpr,
+):  # fmt: skip
+    """``left_m . right_n`` (M, N), PART columns at a time: no sum is long where each step cuts off or rounds.
+
+    Both are read once more, since a tile cannot be cut; what ``m_ok`` or ``n_ok`` leave out is 0.
+    """
+    found = tl.zeros((M, N), tl.float32)
+    for first in range(0, BLOCK_D, PART):
+        e = first + tl.arange(0, PART)
+        wide = (e < D)[None, :]
+        x = tl.load(left + m.to(tl.int64)[:, None] * D + e[None, :], mask=m_ok[:, None] & wide, other=0.0)
+        y = tl.load(right + n.to(tl.int64)[:, None] * D + e[None, :], mask=n_ok[:, None] & wide, other=0.0)
+        part = tl.dot(x.to(like.dtype), tl.trans(y.to(like.dtype)), input_precision="ieee")
+        found += tl.where(m_ok[:, None], part, 0.0)  # of a plain sum the compiler would make one long product again
+    return found
+
+
+@triton.jit
 def _allowed(mask, limits, names, key_ids, b, j, inside, K, OWN: tl.constexpr):
     """Which of a tile are seen; ``b`` and ``j`` are broadcast against each other, rows before or after columns."""
     ok = inside & (j < limits)
@@ -77,9 +97,11 @@ def _parts(first, last, start, size: tl.constexpr, step: tl.constexpr, DENSE: tl
 
 @triton.jit
 def _sweep(
-    carry, keys, times, mask, limits, names, key_ids, log_q, b, inside, q, raw, c, first, last, jump, by, stop, K,
-    D: tl.constexpr, BLOCK_K: tl.constexpr, BLOCK_D: tl.constexpr, PER_ROW_Q: tl.constexpr,
-    STATS: tl.constexpr, PULL: tl.constexpr, WHOLE: tl.constexpr, CLEAN: tl.constexpr, OWN: tl.constexpr,
+    carry, query, keys, times, mask, limits, names, key_ids, log_q, b, inside, q, raw, c,
+    first, last, jump, by, stop, K,
+    D: tl.constexpr, BLOCK_B: tl.constexpr, BLOCK_K: tl.constexpr, BLOCK_D: tl.constexpr, PART: tl.constexpr,
+    PER_ROW_Q: tl.constexpr, STATS: tl.constexpr, PULL: tl.constexpr, WHOLE: tl.constexpr, CLEAN: tl.constexpr,
+    OWN: tl.constexpr,
 ):  # fmt: skip
     """Tiles from ``first`` to ``last``, those from ``jump`` on ``by`` further; ``WHOLE``: each row sees all of each."""
     top, total, weighed, beaten, seen, poison, pull = carry
@@ -90,6 +112,7 @@ def _sweep(
         start = place + tl.where(place >= jump, by, 0)
         j = start + lanes
         at = keys + start.to(tl.int64) * D + offsets
+        there = j < K
         if WHOLE:
             if D == BLOCK_D:
                 k = tl.load(at)
@@ -104,10 +127,15 @@ def _sweep(
                 often = tl.load(times + b[:, None] * K + j[None, :], mask=within, other=0).to(tl.float32)
                 poison += tl.sum(tl.where(often < 0, float("nan"), 0.0), 1)
                 ok = often > 0
+            there = j < stop
             if CLEAN:  # what no row of the tile sees is not looked at: 0 * inf would be seen by all
-                k = tl.where((tl.max(ok.to(tl.int32), 0) > 0)[:, None], k, 0.0).to(keys.dtype.element_ty)
+                there = tl.max(ok.to(tl.int32), 0) > 0
+                k = tl.where(there[:, None], k, 0.0).to(keys.dtype.element_ty)
         k = k.to(q.dtype)
-        score = tl.dot(q, tl.trans(k), input_precision="ieee")
+        if PART == BLOCK_D:
+            score = tl.dot(q, tl.trans(k), input_precision="ieee")
+        else:
+            score = _in_parts(query, b, inside, keys, j, there, q, D, BLOCK_B, BLOCK_K, BLOCK_D, PART)
         if not WHOLE:
             if not PULL:
                 poison += tl.sum(tl.where(ok, score * 0, 0.0), 1)
@@ -147,7 +175,7 @@ def _sweep(
 def multiply(
     query, positive, keys, times, mask, counts, row_ids, key_ids, log_q, temperatures, temperature,
     parts, pulls, notes, B, K, span,
-    D: tl.constexpr, BLOCK_B: tl.constexpr, BLOCK_K: tl.constexpr, BLOCK_D: tl.constexpr,
+    D: tl.constexpr, BLOCK_B: tl.constexpr, BLOCK_K: tl.constexpr, BLOCK_D: tl.constexpr, PART: tl.constexpr,
     STEP: tl.constexpr, PER_ROW_Q: tl.constexpr, STATS: tl.constexpr, PULL: tl.constexpr,
     DENSE: tl.constexpr, CLEAN: tl.constexpr, OWN: tl.constexpr,
 ):  # fmt: skip
@@ -194,14 +222,14 @@ def multiply(
     low, high, edge, last = _parts(first, last, start, BLOCK_B, BLOCK_K, DENSE, OWN)
     if DENSE:
         carry = _sweep(
-            carry, keys, times, mask, limits, names, key_ids, log_q, b, inside, q, raw, c,
+            carry, query, keys, times, mask, limits, names, key_ids, log_q, b, inside, q, raw, c,
             first, edge - (high - low), low, high - low, edge, K,
-            D, BLOCK_K, BLOCK_D, PER_ROW_Q, STATS, PULL, True, False, OWN,
+            D, BLOCK_B, BLOCK_K, BLOCK_D, PART, PER_ROW_Q, STATS, PULL, True, False, OWN,
         )  # fmt: skip
     top, total, weighed, beaten, seen, poison, pull = _sweep(
-        carry, keys, times, mask, limits, names, key_ids, log_q, b, inside, q, raw, c,
+        carry, query, keys, times, mask, limits, names, key_ids, log_q, b, inside, q, raw, c,
         low, high + (last - edge), high, edge - high, last, K,
-        D, BLOCK_K, BLOCK_D, PER_ROW_Q, STATS, PULL, False, CLEAN, OWN,
+        D, BLOCK_B, BLOCK_K, BLOCK_D, PART, PER_ROW_Q, STATS, PULL, False, CLEAN, OWN,
     )  # fmt: skip
 
     at = parts + s.to(tl.int64) * B + b
@@ -219,10 +247,10 @@ def multiply(
 
 @triton.jit
 def _sweep_back(
-    found, query, times, mask, counts, row_ids, key_ids, log_q, temperatures, temperature, kept, rates, k, j,
+    found, query, keys, times, mask, counts, row_ids, key_ids, log_q, temperatures, temperature, kept, rates, k, j,
     first, last, jump, by, stop, K,
-    D: tl.constexpr, BLOCK_B: tl.constexpr, BLOCK_D: tl.constexpr, STEP: tl.constexpr, PER_ROW_Q: tl.constexpr,
-    WHOLE: tl.constexpr, OWN: tl.constexpr,
+    D: tl.constexpr, BLOCK_B: tl.constexpr, BLOCK_K: tl.constexpr, BLOCK_D: tl.constexpr, PART: tl.constexpr,
+    STEP: tl.constexpr, PER_ROW_Q: tl.constexpr, WHOLE: tl.constexpr, OWN: tl.constexpr,
 ):  # fmt: skip
     """`_sweep` turned around: rows from ``first`` to ``last`` onto the gradient of a tile of keys."""
     d = tl.arange(0, BLOCK_D)
@@ -240,7 +268,10 @@ def _sweep_back(
         top = tl.load(kept + b, mask=inside, other=0.0)
         rate = tl.load(rates + b, mask=inside, other=0.0)
         c = inverse(temperatures, temperature, b, inside, STEP) * LOG2E
-        t = tl.dot(k, tl.trans(q), input_precision="ieee")
+        if PART == BLOCK_D:
+            t = tl.dot(k, tl.trans(q), input_precision="ieee")
+        else:
+            t = _in_parts(keys, j, j < K, query, b, inside, k, D, BLOCK_K, BLOCK_B, BLOCK_D, PART)
         if log_q is not None:
             shift = log_q + (b[None, :] * K + j[:, None] if PER_ROW_Q else j[:, None])
             shift = tl.load(shift, mask=inside[None, :] & (j < K)[:, None], other=0.0).to(tl.float32)
@@ -266,7 +297,7 @@ def _sweep_back(
 @triton.jit(do_not_specialize=["B", "K", "span"])
 def multiply_back(
     query, keys, times, mask, counts, row_ids, key_ids, log_q, temperatures, temperature, kept, rates, onto, B, K, span,
-    D: tl.constexpr, BLOCK_B: tl.constexpr, BLOCK_K: tl.constexpr, BLOCK_D: tl.constexpr,
+    D: tl.constexpr, BLOCK_B: tl.constexpr, BLOCK_K: tl.constexpr, BLOCK_D: tl.constexpr, PART: tl.constexpr,
     STEP: tl.constexpr, PER_ROW_Q: tl.constexpr, DENSE: tl.constexpr, OWN: tl.constexpr,
 ):  # fmt: skip
     """``onto`` (S, K, D): the gradient of a tile of keys by rows ``[s span, (s + 1) span)``."""
@@ -283,14 +314,14 @@ def multiply_back(
     found = tl.zeros((BLOCK_K, BLOCK_D), tl.float32)
     if DENSE:
         found = _sweep_back(
-            found, query, times, mask, counts, row_ids, key_ids, log_q, temperatures, temperature, kept, rates, k, j,
-            first, edge - (high - low), low, high - low, edge, K,
-            D, BLOCK_B, BLOCK_D, STEP, PER_ROW_Q, True, OWN,
+            found, query, keys, times, mask, counts, row_ids, key_ids, log_q, temperatures, temperature, kept, rates,
+            k, j, first, edge - (high - low), low, high - low, edge, K,
+            D, BLOCK_B, BLOCK_K, BLOCK_D, PART, STEP, PER_ROW_Q, True, OWN,
         )  # fmt: skip
     found = _sweep_back(
-        found, query, times, mask, counts, row_ids, key_ids, log_q, temperatures, temperature, kept, rates, k, j,
-        low, high + (last - edge), high, edge - high, last, K,
-        D, BLOCK_B, BLOCK_D, STEP, PER_ROW_Q, False, OWN,
+        found, query, keys, times, mask, counts, row_ids, key_ids, log_q, temperatures, temperature, kept, rates,
+        k, j, low, high + (last - edge), high, edge - high, last, K,
+        D, BLOCK_B, BLOCK_K, BLOCK_D, PART, STEP, PER_ROW_Q, False, OWN,
     )  # fmt: skip
     at = onto + (s.to(tl.int64) * K + j)[:, None] * D + d[None, :]
     tl.store(at, found.to(onto.dtype.element_ty), mask=tile)
