@@ -357,6 +357,7 @@ def test_who_is_chosen() -> None:
     assert which_impl(**shared).impl == "reference" and info_nce(**shared).impl == "reference"
     assert which_impl(**{name: tensor.half() for name, tensor in shared.items()}).impl == "fused"
     assert which_impl(**here(random_case("shared", 4, 9, 700, torch.float16))).impl == "fused"
+    assert which_impl(**here(random_case("shared", 4, 9, 1025, torch.float16))).impl == "reference"
     doubled = {k: v.double() if v.is_floating_point() else v for k, v in case.items()}
     assert which_impl(**doubled).impl == "reference"
     with pytest.raises(InputError, match="float64"):

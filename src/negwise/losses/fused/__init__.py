@@ -22,11 +22,13 @@ from negwise.losses.result import Rows
 from negwise.losses.visible import Visible
 from negwise.protocols import Draw
 
+WIDEST = 1024
+"""Width up to which products are known to be as exact as the reference's."""
 PLACES = 2**31
 """Places of ids are counted in 32 bits."""
 MOST_COUNTED = 2**15 - 1
 """Negatives of a row, all of which may be the same."""
-WORTH_COUNTING, WIDEST = 16, 256
+WORTH_COUNTING, NARROW = 16, 256
 """Rows of a table to a negative up to which counting ids first is faster than to look each of them up, as measured at
 width 128, and up to which width: wider vectors are multiplied in smaller tiles."""
 
@@ -58,6 +60,8 @@ def rather_not(layout: Layout | Drawn, query: Tensor) -> str | None:
         return None
     if query.dtype == torch.float32 or layout.keys.dtype != query.dtype:
         return "matrix products in float32, which here are never tf32, are left to cuBLAS"
+    if query.shape[1] > WIDEST:
+        return f"above width {WIDEST:,} nobody has looked how exact the kernels are"
     return None
 
 
@@ -84,7 +88,7 @@ def cannot_tally(layout: Layout | Drawn, query: Tensor, seen: Visible) -> str | 
 
 def worth_counting(layout: Layout | Drawn, query: Tensor, seen: Visible) -> bool:
     """Whether to count ids first is less work than to look each of them up, and as exact."""
-    few = len(layout.keys) <= WORTH_COUNTING * seen.width and query.shape[1] <= WIDEST
+    few = len(layout.keys) <= WORTH_COUNTING * seen.width and query.shape[1] <= NARROW
     return few and cannot_tally(layout, query, seen) is None
 
 
