@@ -38,6 +38,16 @@ def test_requests_that_cannot_be(tmp_path):
             protocol_of(Asked(task="items", data="x", device="cpu", **wrong), tmp_path)
 
 
+@pytest.mark.parametrize(("asked", "used"), [(None, "32-true"), ("bf16-mixed", "bf16-mixed"), ("64-true", "64-true")])
+@pytest.mark.parametrize("paper", [False, True])
+def test_the_precision_that_is_asked_for_is_the_runs(tmp_path, monkeypatch, asked, used, paper):
+    """None is the task's on a GPU, and float32 on a CPU."""
+    monkeypatch.setattr("negwise.experiments.evidence.tasks.steps_of", lambda *_: 100)
+    words = Asked(task="items", data="x", device="cpu", precision=asked, paper=paper)
+    assert protocol_of(words, tmp_path).base.precision == used
+    assert task_of(words).size["precision"] == (asked or ("32-true" if paper else "bf16-mixed"))
+
+
 def test_names_of_records():
     def name(**asked):
         return task_of(Asked(**{"task": "matching", "data": "x.jsonl", **asked})).name

@@ -103,8 +103,9 @@ def test_a_wrong_id_or_count_is_nan_in_its_row_and_named_late() -> None:
     case = case_of(4, 7, 3)
     wrong = case | {"ids": case["ids"].clone()}
     wrong["ids"][2, 5] = 1_000
-    got = info_nce(**wrong, reduction="none", impl="tallied").loss
-    assert got.isnan().tolist() == [False, False, True, False]
+    got = info_nce(**wrong, reduction="none", impl="tallied")
+    assert got.loss.isnan().tolist() == [False, False, True, False]
+    assert got.pairs is not None and got.pairs.tolist() == [7, 7, 0, 7]
     _settle()
     with pytest.raises(InputError, match=r"ids\[2\] holds 1000"):
         raise_late()
@@ -126,6 +127,7 @@ def test_what_it_cannot_take_is_said() -> None:
     width = case["ids"].shape[1]
     refused: list[tuple[str, dict[str, Any]]] = [
         ("bfloat16 or float16, not torch.float32", case_of(4, 7, 3, torch.float32)),
+        ("the table is empty", case | {"negatives": case["negatives"][:0]}),
         ("there are none", {k: v for k, v in case.items() if k != "ids"}),
         ("log_q corrects single draws", case | {"log_q": torch.zeros(4, width, device=DEVICE)}),
         ("a row has 40,000 negatives", case | {"ids": case["ids"].new_zeros(4, 40_000)}),
@@ -137,15 +139,36 @@ def test_what_it_cannot_take_is_said() -> None:
 
 
 def test_auto_counts_first_where_the_table_is_small() -> None:
-    """The words that say so name both sizes."""
-    case = case_of(4, 20, 3)
-    table = case["negatives"]
-    small, large = (case | {"negatives": table.new_zeros(size, 3)} for size in (16 * 20, 16 * 20 + 1))
+    """And learns, and is narrow, and no draw is corrected. The words that say so name both sizes."""
+
+    def learning(rows: int, depth: int = 3, dtype: torch.dtype = torch.float16) -> dict[str, Tensor]:
+        table = torch.zeros(rows, depth, dtype=dtype, device=DEVICE, requires_grad=True)
+        return case_of(4, 20, depth, dtype) | {"negatives": table}
+
+    small = learning(16 * 20)
     assert which_impl(**small) == ("tallied", "20 ids a row into a table of 320 are less work once counted")
     assert info_nce(**small).impl == "tallied"
-    for other in (large, case_of(4, 20, 3, torch.float32), case_of(4, 20, 257)):
+    frozen = small | {"negatives": small["negatives"].detach()}
+    log_q = torch.zeros(4, small["ids"].shape[1], device=DEVICE)
+    for other in (learning(16 * 20 + 1), learning(320, 257), learning(320, dtype=torch.float32), frozen):
         assert which_impl(**other).impl == "fused"
+    assert which_impl(**small, log_q=log_q).impl == info_nce(**small, log_q=log_q).impl == "fused"
     assert which_impl(**small, impl="fused").impl == "fused"
+    with torch.no_grad():
+        assert which_impl(**small).impl == "fused"
+
+
+def test_counts_of_a_frozen_table_are_not_kept() -> None:
+    case = case_of(7, 33, 8)
+    case["query"].requires_grad_()
+    shapes: list[tuple[int, ...]] = []
+    for learns in (True, False):
+        shapes.clear()
+        table = case["negatives"].detach().requires_grad_(learns)
+        pack = torch.autograd.graph.saved_tensors_hooks(lambda t: shapes.append(tuple(t.shape)) or t, lambda t: t)
+        with pack:
+            info_nce(**case | {"negatives": table}, impl="tallied")
+        assert ((7, len(table)) in shapes) == learns
 
 
 def test_equal_to_looking_up() -> None:

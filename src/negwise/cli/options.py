@@ -33,5 +33,5 @@ Steps = Annotated[int | None, typer.Option(help="Updates of each run.", show_def
 Turning = Annotated[str, typer.Option(help="Turning points of ANS up to K*, with commas, as 0.01,0.1,0.5.")]
 Paper = Annotated[bool, typer.Option("--paper", help="The paper's learning rate, batches and epochs; no tuning.")]
 Name = Annotated[str | None, typer.Option(help="Name of the record, as items-long.", show_default="the task's")]
-InPrecision = Annotated[str | None, typer.Option(help="32-true or bf16-mixed.", show_default="the plan's")]
+InPrecision = Annotated[str | None, typer.Option(help="32-true, bf16-mixed or 64-true.", show_default="the plan's")]
 Vectors = Annotated[str | None, typer.Option(help="Word vectors at the start, as `train --vectors`.")]

@@ -13,7 +13,8 @@ impl            memory beside inputs and gradients              supports
 The kernels, ``fused`` and ``tallied``, do not wait for the GPU, so they cannot look at values before they compute.
 What is wrong with them (a NaN, an id outside the table) makes the loss of that row NaN at once, and is named late: by
 the next call of `info_nce` on the GPU or of its backward pass, or by ``negwise.losses.raise_late()`` once the GPU is
-done. The others name it before they return.
+done. ``tallied`` may make rows beside it NaN, too, where a vector of the table is not finite. The others name it before
+they return.
 
 Shapes: B rows (queries), K negatives per row, M rows of a shared set or a table, D width.
 """
@@ -182,6 +183,7 @@ def which_impl(
     *,
     ids: Tensor | Draw | None = None,
     mask: Tensor | None = None,
+    log_q: Tensor | None = None,
     positive_ids: Tensor | None = None,
     impl: str = "auto",
 ) -> Choice:
@@ -192,7 +194,7 @@ def which_impl(
     """
     dtype = compute_dtype({"query": query})
     check_vectors(query, positive)
-    return _plan(impl, query, positive, negatives, ids, mask, None, positive_ids, dtype)[0]
+    return _plan(impl, query, positive, negatives, ids, mask, log_q, positive_ids, dtype)[0]
 
 
 def _plan(
@@ -216,6 +218,9 @@ def _plan(
             if isinstance(ids, Draw)
             else arrange(query, positive, negatives, ids, mask, log_q, positive_ids, dtype, look=False)
         )
+        if impl == "auto" and fused.worth_counting(layout, query, seen):
+            why = f"{seen.width:,} ids a row into a table of {len(layout.keys):,} are less work once counted"
+            return Choice("tallied", why), fused.tallied(layout), seen
         if impl == "tallied":
             reason = fused.cannot_tally(layout, query, seen)
         else:
@@ -225,12 +230,8 @@ def _plan(
         if reason is None:
             if impl == "tallied":
                 return Choice(impl, "asked for"), fused.tallied(layout), seen
-            if impl == "fused":
-                return Choice(impl, "asked for"), layout, seen
-            if fused.worth_counting(layout, query, seen):
-                why = f"{seen.width:,} ids a row into a table of {len(layout.keys):,} are less work once counted"
-                return Choice("tallied", why), fused.tallied(layout), seen
-            return Choice("fused", f"kernels for {query.device.type} that wait for nothing"), layout, seen
+            why = "asked for" if impl == "fused" else f"kernels for {query.device.type} that wait for nothing"
+            return Choice("fused", why), layout, seen
     if impl in KERNELS:
         raise InputError(f"impl={impl!r}, but {reason}. Pass impl='auto'")
     ids, mask = filled(query, negatives, ids, mask, log_q)

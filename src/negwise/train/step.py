@@ -56,7 +56,11 @@ def as_multiplied(query: Tensor, positive: Tensor, table: Tensor) -> tuple[Tenso
     if not torch.is_autocast_enabled(kind):
         return query, positive, table
     dtype = torch.get_autocast_dtype(kind)
-    return query.to(dtype), positive.to(dtype), table.to(dtype)
+
+    def cast(vectors: Tensor) -> Tensor:
+        return vectors.to(dtype) if vectors.dtype == torch.float32 else vectors  # as autocast: float64 stays
+
+    return cast(query), cast(positive), cast(table)
 
 
 def draw(sampler: Sampler, batch: Batch, k: float, key: Key, device: torch.device = CPU) -> Negatives:

@@ -28,9 +28,11 @@ PLACES = 2**31
 """Places of ids are counted in 32 bits."""
 MOST_COUNTED = 2**15 - 1
 """Negatives of a row, all of which may be the same."""
-WORTH_COUNTING, NARROW = 16, 256
-"""Rows of a table to a negative up to which counting ids first is faster than to look each of them up, as measured at
-width 128, and up to which width: wider vectors are multiplied in smaller tiles."""
+WORTH_COUNTING = 16
+"""Rows of a table to a negative up to which counting ids first is faster than to look each of them up (measured forward
+and backward, at width 128), and takes no more memory than their sort."""
+NARROW = 256
+"""Width up to which that is so: wider vectors are multiplied in smaller tiles."""
 
 
 def obstacle(device: torch.device, dtype: torch.dtype) -> str | None:
@@ -77,6 +79,8 @@ def cannot_tally(layout: Layout | Drawn, query: Tensor, seen: Visible) -> str | 
     """Why ids cannot be counted before they are looked up, or None."""
     if not isinstance(layout, Table | Drawn):
         return "it counts ids into a table, and there are none"
+    if not len(layout.keys):
+        return "the table is empty"
     if seen.log_q is not None:
         return "log_q corrects single draws, and counts do not keep them"
     if query.dtype != layout.keys.dtype or query.dtype not in (torch.bfloat16, torch.float16):
@@ -87,9 +91,13 @@ def cannot_tally(layout: Layout | Drawn, query: Tensor, seen: Visible) -> str | 
 
 
 def worth_counting(layout: Layout | Drawn, query: Tensor, seen: Visible) -> bool:
-    """Whether to count ids first is less work than to look each of them up, and as exact."""
+    """Whether to count ids first is less work than to look each of them up.
+
+    Only for a table that learns: its gradient is what look-ups sort the ids for.
+    """
+    learns = layout.keys.requires_grad and torch.is_grad_enabled()
     few = len(layout.keys) <= WORTH_COUNTING * seen.width and query.shape[1] <= NARROW
-    return few and cannot_tally(layout, query, seen) is None
+    return learns and few and cannot_tally(layout, query, seen) is None
 
 
 def tallied(layout: Layout | Drawn) -> Tallied:

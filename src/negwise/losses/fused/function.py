@@ -59,7 +59,7 @@ class _Fused(torch.autograd.Function):
             done, taken = lookup.forward(own, other, table, _ids(layout), heat, hidden, seen.width, stats, pull, train)
         # Frozen negatives are not kept: a queue may be overwritten before backward.
         again = (keys,) if train else ()
-        ctx.save_for_backward(query, done.kept, done.units, taken, temperature, *again)
+        ctx.save_for_backward(query, done.kept, done.units, taken if train else None, temperature, *again)
         ctx.heat, ctx.hidden, ctx.width, ctx.kind = heat, hidden, seen.width, type(layout)
         ctx.other = positive.dtype
         ctx.mark_non_differentiable(done.wins, done.pairs)

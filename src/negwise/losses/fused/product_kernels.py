@@ -47,14 +47,14 @@ def _weigh(shares, vectors, onto):
 @triton.jit
 def _in_parts(
     left, m, m_ok, right, n, n_ok, like,
-    D: tl.constexpr, M: tl.constexpr, N: tl.constexpr, BLOCK_D: tl.constexpr, PART: tl.constexpr,
+    D: tl.constexpr, M: tl.constexpr, N: tl.constexpr, PART: tl.constexpr,
 ):  # fmt: skip
     """``left_m . right_n`` (M, N), PART columns at a time: no sum is long where each step cuts off or rounds.
 
     Both are read once more, since a tile cannot be cut; what ``m_ok`` or ``n_ok`` leave out is 0.
     """
     found = tl.zeros((M, N), tl.float32)
-    for first in range(0, BLOCK_D, PART):
+    for first in range(0, D, PART):
         e = first + tl.arange(0, PART)
         wide = (e < D)[None, :]
         x = tl.load(left + m.to(tl.int64)[:, None] * D + e[None, :], mask=m_ok[:, None] & wide, other=0.0)
@@ -126,6 +126,7 @@ def _sweep(
             else:
                 often = tl.load(times + b[:, None] * K + j[None, :], mask=within, other=0).to(tl.float32)
                 poison += tl.sum(tl.where(often < 0, float("nan"), 0.0), 1)
+                often = tl.maximum(often, 0.0)
                 ok = often > 0
             there = j < stop
             if CLEAN:  # what no row of the tile sees is not looked at: 0 * inf would be seen by all
@@ -135,7 +136,7 @@ def _sweep(
         if PART == BLOCK_D:
             score = tl.dot(q, tl.trans(k), input_precision="ieee")
         else:
-            score = _in_parts(query, b, inside, keys, j, there, q, D, BLOCK_B, BLOCK_K, BLOCK_D, PART)
+            score = _in_parts(query, b, inside, keys, j, there, q, D, BLOCK_B, BLOCK_K, PART)
         if not WHOLE:
             if not PULL:
                 poison += tl.sum(tl.where(ok, score * 0, 0.0), 1)
@@ -271,7 +272,7 @@ def _sweep_back(
         if PART == BLOCK_D:
             t = tl.dot(k, tl.trans(q), input_precision="ieee")
         else:
-            t = _in_parts(keys, j, j < K, query, b, inside, k, D, BLOCK_K, BLOCK_B, BLOCK_D, PART)
+            t = _in_parts(keys, j, j < K, query, b, inside, k, D, BLOCK_K, BLOCK_B, PART)
         if log_q is not None:
             shift = log_q + (b[None, :] * K + j[:, None] if PER_ROW_Q else j[:, None])
             shift = tl.load(shift, mask=inside[None, :] & (j < K)[:, None], other=0.0).to(tl.float32)
