@@ -43,11 +43,11 @@ def test_the_paper_beside_tuned_settings(tmp_path):
     pairs = variants.published(found)
     assert pairs == [(own, printed), (None, lonely)]
     rows = rows_of(variants.paper(pairs))
-    assert [row[2] for row in rows] == ["tuned", "tuned", *["the paper's"] * 4]
+    assert [row[1] for row in rows] == ["tuned", "tuned", *["the paper's"] * 4]
     theirs = scores_of(printed, "20")
-    assert rows[2][7].endswith("(20)") and says(rows[2][7], theirs.mean(), stats.sem(theirs))
-    assert rows[0][7].endswith("(5)") and rows[4][7].endswith("(4)")  # 20 is nearer to 5 than to 100; 4 in news
-    assert rows[4][8] == "not run"
+    assert rows[2][6].endswith("(20)") and says(rows[2][6], theirs.mean(), stats.sem(theirs))
+    assert rows[0][6].endswith("(5)") and rows[4][6].endswith("(4)")  # 20 is nearer to 5 than to 100; 4 in news
+    assert rows[4][7] == "not run"
 
 
 def test_longer_training_is_told_from_other_variants(tmp_path):

@@ -92,10 +92,7 @@ def paper(found: Sequence[tuple[Analysis | None, Analysis]]) -> str:
     """The paper's settings beside tuned ones."""
     named = [each for tuned, printed in found for each in (("tuned", tuned), ("the paper's", printed))]
     rows = [_paper_row(one, name, metric) for name, one in named if one is not None for metric in ("auc", one.top_n)]
-    head = [
-        "task", "model", "settings", "steps", "test", "K = 1", "K*", "the paper's K, or the nearest", "ANS to K*",
-        "WarmK to K*",
-    ]  # fmt: skip
+    head = ["task", "settings", "steps", "test", "K = 1", "K*", "paper's K, or nearest", "ANS to K*", "WarmK to K*"]
     return table(head, rows)
 
 
@@ -137,7 +134,6 @@ def _paper_row(one: Analysis, settings: str, metric: str) -> list[str]:
     star, theirs = str(one.k_star), str(one.nearest(_paper_k(one)))
     return [
         one.of,
-        LABELS[one.model],
         settings,
         f"{one.record['steps']:,} of {one.record['settings']['batch_size']}",
         metric_name(metric),
