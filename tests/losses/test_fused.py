@@ -54,6 +54,16 @@ def poisoned() -> Iterator[None]:
         torch.use_deterministic_algorithms(False)
 
 
+@contextmanager
+def waiting_for_nothing() -> Iterator[None]:
+    """To wait for the GPU is an error meanwhile."""
+    torch.cuda.set_sync_debug_mode("error")
+    try:
+        yield
+    finally:
+        torch.cuda.set_sync_debug_mode("default")
+
+
 def fused(case: dict[str, Tensor], impl: str = "fused", **more: object) -> Results:
     with poisoned():
         return everything(case, impl, **more)
@@ -377,11 +387,8 @@ def test_nothing_waits_for_the_gpu(layout: str, hide: str) -> None:
     }[hide]
     more = {"mask": mask, "weight": torch.ones(20, device=DEVICE), "temperature": torch.ones(20, device=DEVICE)}
     leaves = [case[name].requires_grad_() for name in NAMES if name in case]
-    torch.cuda.set_sync_debug_mode("error")
-    try:
+    with waiting_for_nothing():
         torch.autograd.grad(info_nce(**case, **more, impl="fused").loss, leaves)  # type: ignore[arg-type]
-    finally:
-        torch.cuda.set_sync_debug_mode("default")
 
 
 @only_gpu

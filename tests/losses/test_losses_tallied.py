@@ -12,7 +12,19 @@ import pytest
 import torch
 from loss_accuracy import everything, no_less_accurate
 from loss_loops import as_in_loops, random_case
-from test_fused import DEVICE, GPU, INTERPRETED, SLACK, THERE, fused, here, nothing_late, only_gpu, poisoned
+from test_fused import (
+    DEVICE,
+    GPU,
+    INTERPRETED,
+    SLACK,
+    THERE,
+    fused,
+    here,
+    nothing_late,
+    only_gpu,
+    poisoned,
+    waiting_for_nothing,
+)
 from test_losses_fused_draws import KNOWN, N_ITEMS, sampler
 from torch import Tensor
 
@@ -188,11 +200,8 @@ def test_nothing_waits_for_the_gpu(hide: str) -> None:
     mask = {"nothing": None, "mask": torch.ones(20, width, dtype=torch.bool), "counts": torch.full((20,), width)}[hide]
     more = {"mask": None if mask is None else mask.to(DEVICE), "temperature": torch.ones(20, device=DEVICE)}
     leaves = [case[name].requires_grad_() for name in ("query", "positive", "negatives")]
-    torch.cuda.set_sync_debug_mode("error")
-    try:
+    with waiting_for_nothing():
         torch.autograd.grad(info_nce(**case, **more, impl="tallied").loss, leaves)  # type: ignore[arg-type]
-    finally:
-        torch.cuda.set_sync_debug_mode("default")
 
 
 @only_gpu
