@@ -20,6 +20,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch.profiler import ProfilerActivity, profile
 
 from benchmarks import data
 from benchmarks.cases import Found, bar
@@ -169,6 +170,33 @@ def growth_case(scale: Scale, device: torch.device) -> Found:
     first, last = (spent[str(k)]["ms"] for k in (scale.growth[0], scale.growth[-1]))
     held = bar(f"growth from K = {scale.growth[0]} to {scale.growth[-1]}", 100 * (last / first - 1), 15.0, "lower", "%")
     return {"batch": scale.batch, "options": fast, **note, "by k": spent, "bars": [held]}
+
+
+def kernels_case(scale: Scale, device: torch.device, longest: int = 32) -> Found:
+    """Where the time of a step goes: its kernels (on a CPU: operators) by torch's profiler, at two K."""
+    setup = Setup.of(scale, device)
+    fast, found = working(setup, device)
+    gpu = device.type == "cuda"
+    for k in (scale.k, scale.growth[-1]):
+        with (
+            tempfile.TemporaryDirectory() as folder,
+            profile(activities=[ProfilerActivity.CUDA if gpu else ProfilerActivity.CPU]) as profiled,
+        ):
+            setup.fit(
+                folder, setup.model(), scale.steps, k=k, log_every=scale.steps, eval_every=scale.steps, options=fast
+            )  # fmt: skip
+        spent = {
+            each.key: ((each.self_device_time_total if gpu else each.self_cpu_time_total) / 1e3, each.count)
+            for each in profiled.key_averages()
+        }
+        first = sorted(spent, key=lambda name: -spent[name][0])[:longest]
+        found[f"K = {k:g}"] = {
+            "ms a step": sum(ms for ms, _ in spent.values()) / scale.steps,
+            "longest: ms a step, launches a step": {
+                name[:90]: [spent[name][0] / scale.steps, spent[name][1] / scale.steps] for name in first
+            },
+        }
+    return {"batch": scale.batch, "options": fast, **found}
 
 
 def quality_case(scale: Scale, device: torch.device, seconds: float, evaluations: int = 20) -> Found:

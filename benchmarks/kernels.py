@@ -37,6 +37,7 @@ def cases(bench: Bench, tiny: bool, seconds: float) -> list[Case]:
         Case("batch 262k", 75, lambda: batch_case(bench, n["large batch"], n["wide"], plain=False)),
         Case("BERT4Rec step", 45, lambda: bert4rec.step_case(step, bench.device)),
         Case("BERT4Rec step as K grows", 60, lambda: bert4rec.growth_case(step, bench.device)),
+        Case("BERT4Rec step, kernel by kernel", 30, lambda: bert4rec.kernels_case(step, bench.device)),
         Case("BERT4Rec to its quality", seconds + 40, lambda: bert4rec.quality_case(step, bench.device, seconds)),
         Case("table 100k, ids drawn in the kernel", 20, lambda: inside(bench, *many)),
         Case("table 100k, drawn by popularity", 25, lambda: table_case(bench, *many, skew=1.0)),
