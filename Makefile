@@ -25,7 +25,7 @@ test-kernels:
 	@.venv-kernels/bin/pip install -q -c constraints.txt torch triton pytest mpmath numpy scipy
 	@.venv-kernels/bin/pip install -q --no-deps -e .
 	OMP_NUM_THREADS=1 TRITON_INTERPRET=1 .venv-kernels/bin/pytest --confcutdir=tests/losses tests/losses/test_fused.py \
-		tests/losses/test_losses_fused_draws.py tests/losses/test_losses_tallied.py
+		tests/losses/test_losses_fused_draws.py tests/losses/test_losses_fused_late.py tests/losses/test_losses_tallied.py
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff check --quiet .

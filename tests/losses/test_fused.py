@@ -1,84 +1,42 @@
 """The kernels are no less accurate than the reference in the same dtype, against float64; they wait for nothing.
 
-On a GPU, or on demand through Triton's interpreter: ``TRITON_INTERPRET=1 pytest tests/losses/test_fused.py``.
+On a GPU, or on demand through Triton's interpreter: ``make test-kernels``.
 """
 
 from __future__ import annotations
 
-import importlib.util
-import os
-from collections.abc import Iterator
-from contextlib import contextmanager
-
 import pytest
 import torch
-from loss_accuracy import NAMES, Results, everything, no_less_accurate
+from kernel_world import (
+    DEVICE,
+    SLACK,
+    fused,
+    here,
+    kernels,
+    nothing_late,
+    only_gpu,
+    poisoned,
+    quiet,
+    waiting_for_nothing,
+)
+from loss_accuracy import NAMES, everything, no_less_accurate
 from loss_loops import as_in_loops, info_nce_row, random_case, width_of
 from torch import Tensor
 
 from negwise.errors import InputError, NegwiseError
-from negwise.losses import LossResult, info_nce, raise_late, which_impl
+from negwise.losses import LossResult, info_nce, which_impl
 
-GPU = torch.cuda.is_available()
-INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
-THERE = importlib.util.find_spec("triton") is not None
-pytestmark = [
-    pytest.mark.gpu,
-    pytest.mark.filterwarnings("ignore::RuntimeWarning"),  # NumPy's, in the interpreter, at every NaN
-    pytest.mark.skipif(
-        not (THERE and (GPU or INTERPRETED)), reason="no CUDA device, nor triton with TRITON_INTERPRET=1"
-    ),
-]
-only_gpu = pytest.mark.skipif(not GPU or INTERPRETED, reason="no CUDA device")
-DEVICE = torch.device("cuda" if GPU and not INTERPRETED else "cpu")
+pytestmark = [pytest.mark.gpu, quiet, kernels]
+__all__ = ["nothing_late"]
 
 LAYOUTS = ("shared", "rows", "table", "batch")
 SHAPES = [(1, 1, 1), (2, 3, 17), (17, 33, 3), (5, 130, 33), (3, 300, 40), (4, 20, 300)]
 DTYPES = (torch.float32, torch.bfloat16, torch.float16)
-SLACK = 0.5 if DEVICE.type == "cuda" else 1.0
-"""Units in the last place: the interpreter adds up in NumPy's order, which is nobody's."""
 
 
 def skip_what_the_interpreter_cannot(layout: str, dtype: torch.dtype) -> None:
     if DEVICE.type == "cpu" and dtype == torch.bfloat16 and layout in ("shared", "batch"):
         pytest.skip("the interpreter multiplies the bits of bfloat16 matrices as integers")
-
-
-@contextmanager
-def poisoned() -> Iterator[None]:
-    """Memory that nobody has written yet is NaN, or the largest integer."""
-    torch.use_deterministic_algorithms(True)
-    try:
-        yield
-    finally:
-        torch.use_deterministic_algorithms(False)
-
-
-@contextmanager
-def waiting_for_nothing() -> Iterator[None]:
-    """To wait for the GPU is an error meanwhile."""
-    torch.cuda.set_sync_debug_mode("error")
-    try:
-        yield
-    finally:
-        torch.cuda.set_sync_debug_mode("default")
-
-
-def fused(case: dict[str, Tensor], impl: str = "fused", **more: object) -> Results:
-    with poisoned():
-        return everything(case, impl, **more)
-
-
-def here(case: dict[str, Tensor]) -> dict[str, Tensor]:
-    return {name: tensor.to(DEVICE) for name, tensor in case.items()}
-
-
-@pytest.fixture(autouse=True)
-def nothing_late() -> Iterator[None]:
-    yield
-    if DEVICE.type == "cuda":
-        torch.cuda.synchronize()
-    raise_late()
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
@@ -267,70 +225,6 @@ def test_tensors_that_lie_apart(layout: str) -> None:
     one = case["query"][:1].expand(6, 5)
     want = info_nce(**(case | {"query": one.contiguous()}), impl="fused").loss
     assert torch.equal(info_nce(**(case | {"query": one}), impl="fused").loss, want)
-
-
-def bad(device: torch.device) -> dict[str, tuple[dict[str, object], str]]:
-    case = {name: tensor.to(device) for name, tensor in random_case("table", 4, 6, 3, torch.float32).items()}
-    spoilt = {name: tensor.clone() for name, tensor in case.items()}
-    spoilt["query"][2, 1] = torch.nan
-    spoilt["positive"][2] = torch.inf
-    spoilt["ids"][2, 3] = 29
-    below = case["ids"].clone()
-    below[2, 0] = -1
-    sunk = case["negatives"].clone()
-    sunk[case["ids"][2, 0]] = -torch.inf
-    heat = torch.tensor([1.0, 1.0, 0.0, 1.0], device=device)
-    log_q = torch.zeros(4, 6, device=device)
-    log_q[2, 2] = -torch.inf
-    return {
-        "query": (case | {"query": spoilt["query"]}, "loss of row 2 is not finite"),
-        "positive": (case | {"positive": spoilt["positive"]}, "loss of row 2 is not finite"),
-        "key": (case | {"negatives": sunk}, "loss of row . is not finite"),
-        "id": (case | {"ids": spoilt["ids"]}, r"ids\[2\] holds 29; expected 0..28"),
-        "id below": (case | {"ids": below}, r"ids\[2\] holds -1; expected 0..28"),
-        "counts": (case | {"mask": torch.tensor([1, 2, 7, 0], device=device)}, "says 7 in row 2; there are 6"),
-        "temperature": (case | {"temperature": heat}, "loss of row 2 is not finite"),
-        "log_q": (case | {"log_q": log_q}, "loss of row 2 is not finite"),
-        "overflow": (case | {"query": case["query"] * 1e30, "positive": case["positive"] * 1e30}, "not finite"),
-    }
-
-
-@pytest.mark.parametrize("name", bad(torch.device("cpu")))
-@pytest.mark.parametrize("graph", [False, True])
-def test_a_bad_value_is_nan_at_once_and_named_late(name: str, graph: bool) -> None:
-    given, message = bad(DEVICE)[name]
-    given["query"] = given["query"].clone().requires_grad_(graph)  # type: ignore[attr-defined]
-    got = info_nce(**given, reduction="none", impl="fused").loss.detach()  # type: ignore[arg-type]
-    assert not bool(torch.isfinite(got[2]))
-    if name not in ("key", "overflow"):
-        assert bool(torch.isfinite(got[[0, 1, 3]]).all())
-    with pytest.raises(InputError, match=message):
-        info_nce(torch.ones(1, 2, device=DEVICE), torch.ones(1, 2, device=DEVICE), impl="fused")
-    raise_late()
-
-
-@pytest.mark.parametrize("layout", ["shared", "batch"])
-def test_bad_counts_and_keys_of_a_shared_set(layout: str) -> None:
-    case = here(random_case(layout, 4, 6, 3, torch.float32))
-    counts = torch.tensor([1, 2, 40, 0], device=DEVICE)
-    loss = info_nce(**case, mask=counts, reduction="none", impl="fused").loss
-    assert loss.isnan().tolist() == [False, False, True, False]
-    with pytest.raises(InputError, match="says 40 in row 2"):
-        raise_late()
-    case["query"] = case["query"].abs()
-    key = "negatives" if layout == "shared" else "positive"
-    case[key][1] = -torch.inf  # a share of 0, and still nothing to be silent about
-    for graph in (False, True):
-        case["query"] = case["query"].detach().requires_grad_(graph)
-        assert not bool(torch.isfinite(info_nce(**case, reduction="none", impl="fused").loss[0]))
-        with pytest.raises(InputError, match="is not finite"):
-            raise_late()
-
-
-def test_a_bad_weight_makes_the_loss_nan() -> None:
-    case = here(random_case("table", 3, 6, 3, torch.float32))
-    for weight in ([1.0, -1.0, 0.0], [1.0, torch.inf, 0.0], [0.0, 0.0, 0.0]):
-        assert info_nce(**case, weight=torch.tensor(weight, device=DEVICE), impl="fused").loss.isnan()
 
 
 def test_a_queue_may_be_overwritten_before_backward_and_a_table_may_not() -> None:

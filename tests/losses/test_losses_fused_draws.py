@@ -1,6 +1,6 @@
 """A planned draw as ``ids``: drawn first on the plain paths, drawn inside the kernels on the fused one, the same bits.
 
-The kernels' tests run on a GPU, or on demand through Triton's interpreter, as those of ``test_fused.py`` do.
+The kernels' tests run on a GPU, or on demand through Triton's interpreter: ``make test-kernels``.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from test_fused import DEVICE, GPU, INTERPRETED, THERE, nothing_late, only_gpu, poisoned
+from kernel_world import DEVICE, INTERPRETED, THERE, kernels, nothing_late, only_gpu, poisoned, quiet
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
@@ -24,9 +24,7 @@ from negwise.losses.fused import drawn
 from negwise.protocols import Draw, Negatives
 from negwise.samplers import Exclusions, Lists, Popularity, Uniform
 
-KERNELS = THERE and (GPU or INTERPRETED)
-kernels = pytest.mark.skipif(not KERNELS, reason="no CUDA device, nor triton with TRITON_INTERPRET=1")
-pytestmark = pytest.mark.filterwarnings("ignore::RuntimeWarning")  # NumPy's, in the interpreter, at every NaN
+pytestmark = quiet
 __all__ = ["nothing_late"]  # the fixture that asks every test for what the kernels found late
 
 N_ITEMS = 70
@@ -110,7 +108,7 @@ def test_wrong_use_is_named(impl: str) -> None:
             info_nce(*given, **{"ids": plan, "impl": impl} | more)
 
 
-@pytest.mark.skipif(KERNELS and DEVICE.type == "cpu", reason="the interpreter draws")
+@pytest.mark.skipif(THERE and INTERPRETED, reason="the interpreter draws")
 def test_no_kernels_no_drawn() -> None:
     with pytest.raises(InputError, match=r"drawn: .*Type draw.negatives\(\).ids"):
         drawn(planned("uniform", "bits", 3))

@@ -1,6 +1,6 @@
 """``impl="tallied"``: ids counted before they are looked up. Referees: float64, the paper in loops, NumPy's counts.
 
-On a GPU, or on demand through Triton's interpreter, as ``test_fused.py``.
+On a GPU, or on demand through Triton's interpreter: ``make test-kernels``.
 """
 
 from __future__ import annotations
@@ -10,21 +10,21 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from loss_accuracy import everything, no_less_accurate
-from loss_loops import as_in_loops, random_case
-from test_fused import (
+from kernel_world import (
     DEVICE,
-    GPU,
-    INTERPRETED,
     SLACK,
-    THERE,
     fused,
     here,
+    kernels,
     nothing_late,
     only_gpu,
     poisoned,
+    quiet,
+    settle,
     waiting_for_nothing,
 )
+from loss_accuracy import everything, no_less_accurate
+from loss_loops import as_in_loops, random_case
 from test_losses_fused_draws import KNOWN, N_ITEMS, sampler
 from torch import Tensor
 
@@ -32,10 +32,7 @@ from negwise.draws import Key
 from negwise.errors import InputError
 from negwise.losses import info_nce, raise_late, which_impl
 
-kernels = pytest.mark.skipif(
-    not (THERE and (GPU or INTERPRETED)), reason="no CUDA device, nor triton with TRITON_INTERPRET=1"
-)
-pytestmark = [kernels, pytest.mark.filterwarnings("ignore::RuntimeWarning")]
+pytestmark = [pytest.mark.gpu, quiet, kernels]
 __all__ = ["nothing_late"]
 HALF = (torch.float16, pytest.param(torch.bfloat16, marks=only_gpu))  # the interpreter has no bfloat16 products
 
@@ -118,20 +115,15 @@ def test_a_wrong_id_or_count_is_nan_in_its_row_and_named_late() -> None:
     got = info_nce(**wrong, reduction="none", impl="tallied")
     assert got.loss.isnan().tolist() == [False, False, True, False]
     assert got.pairs is not None and got.pairs.tolist() == [7, 7, 0, 7]
-    _settle()
+    settle()
     with pytest.raises(InputError, match=r"ids\[2\] holds 1000"):
         raise_late()
     counts = torch.tensor([3, 8, 0, 7], device=DEVICE)
     got = info_nce(**case, mask=counts, reduction="none", impl="tallied").loss
     assert got.isnan().tolist() == [False, True, False, False]
-    _settle()
+    settle()
     with pytest.raises(InputError, match="says 8 in row 1"):
         raise_late()
-
-
-def _settle() -> None:
-    if DEVICE.type == "cuda":
-        torch.cuda.synchronize()
 
 
 def test_what_it_cannot_take_is_said() -> None:
