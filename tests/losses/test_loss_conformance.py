@@ -219,11 +219,12 @@ def test_dials_out_of_range(call: Loss, message: str) -> None:
 
 @pytest.mark.parametrize("name", ["ids", "mask", "log_q", "positive_ids", "weight"])
 def test_a_list_in_place_of_a_tensor_is_named(name):
-    from negwise.losses import info_nce
+    from negwise.losses import info_nce, which_impl
 
     vectors = torch.rand(2, 3)
-    with pytest.raises(InputError, match=f"{name} is a list; expected a torch tensor"):
-        info_nce(vectors, vectors, torch.rand(4, 3), **{name: [0.5, 0.5]})
+    for call in (info_nce, which_impl) if name != "weight" else (info_nce,):
+        with pytest.raises(InputError, match=f"{name} is a list; expected a torch tensor"):
+            call(vectors, vectors, torch.rand(4, 3), **{name: [1, 2]})
 
 
 @pytest.mark.parametrize("temperature", [None, "cold", True])

@@ -118,8 +118,8 @@ def info_nce(
     >>> round(float(loss), 4), float(win_rate)  # log(1 + 3 / e), and each positive wins each pair
     (0.7437, 1.0)
     """
-    named = {} if isinstance(ids, Draw) else {"ids": ids}
-    only_tensors(named | {"mask": mask, "log_q": log_q, "positive_ids": positive_ids, "weight": weight})
+    listed = None if isinstance(ids, Draw) else ids
+    only_tensors({"ids": listed, "mask": mask, "log_q": log_q, "positive_ids": positive_ids, "weight": weight})
     vectors = {"query": query, "positive": positive} | ({} if negatives is None else {"negatives": negatives})
     dtype = compute_dtype(vectors)
     same_device(vectors)
@@ -192,6 +192,8 @@ def which_impl(
     >>> which_impl(torch.zeros(2, 8), torch.zeros(2, 8), torch.zeros(100_000, 8)).impl
     'streamed'
     """
+    listed = None if isinstance(ids, Draw) else ids
+    only_tensors({"ids": listed, "mask": mask, "log_q": log_q, "positive_ids": positive_ids})
     dtype = compute_dtype({"query": query})
     check_vectors(query, positive)
     return _plan(impl, query, positive, negatives, ids, mask, log_q, positive_ids, dtype)[0]
@@ -223,15 +225,15 @@ def _plan(
             return Choice("tallied", why), fused.tallied(layout), seen
         if impl == "tallied":
             reason = fused.cannot_tally(layout, query, seen)
+            if reason is None:
+                return Choice(impl, "asked for"), fused.tallied(layout), seen
         else:
             reason = fused.too_large(layout, len(query), seen.width)
-        if reason is None and impl == "auto":
-            reason = fused.rather_not(layout, query)
-        if reason is None:
-            if impl == "tallied":
-                return Choice(impl, "asked for"), fused.tallied(layout), seen
-            why = "asked for" if impl == "fused" else f"kernels for {query.device.type} that wait for nothing"
-            return Choice("fused", why), layout, seen
+            if reason is None and impl == "auto":
+                reason = fused.rather_not(layout, query)
+            if reason is None:
+                why = "asked for" if impl == "fused" else f"kernels for {query.device.type} that wait for nothing"
+                return Choice("fused", why), layout, seen
     if impl in KERNELS:
         raise InputError(f"impl={impl!r}, but {reason}. Pass impl='auto'")
     ids, mask = filled(query, negatives, ids, mask, log_q)
