@@ -87,6 +87,21 @@ def test_a_task_again_with_more_seeds_and_tasks_of_their_own(tmp_path):
     assert rows[7][3] == "nDCG@10" and says(rows[7][4], mean) and says(rows[7][6], low, high)
 
 
+def test_every_k_with_fewer_and_with_more_seeds(tmp_path):
+    own = make(tmp_path, arms=("1", "5", "100"))
+    more = make(tmp_path, "items-ten", of="items", arms=("1", "7"), seeds=6, data={"name": "renamed", "digest": "same"})
+    other = make(tmp_path, "items-other", of="items", seeds=6, data={"name": "items", "digest": "another"})
+    pairs = variants.repeated({one.name: one for one in (more, own, other)})
+    assert pairs == [(own, more)]
+    rows = rows_of(variants.repeats(pairs))
+    assert [row[:3] for row in rows] == [["items", k, "3 and 6"] for k in ("1", "5", "7", "100")]
+    for metric, cells in (("auc", rows[0][3:5]), ("ndcg@10", rows[0][5:7])):
+        for cell, one in zip(cells, (own, more), strict=True):
+            scores = scores_of(one, "1", metric)
+            assert says(cell, scores.mean(), stats.sem(scores))
+    assert rows[1][4] == rows[1][6] == rows[2][3] == rows[2][5] == "" and rows[1][3] and rows[2][4]
+
+
 TURNS = ("1", "5", "100", "ans:5", "warm:5", "ans:5:0.3", "ans:5:0.01")
 
 
@@ -220,7 +235,7 @@ def test_the_page_takes_what_records_there_are(tmp_path, monkeypatch):
     assert list(found.tasks) == ["items"]
     others = {f"{name}-others" for name in ("estimates", "endpoints", "schedules", "tuning")}
     made = tabled(found)
-    assert set(made) == {"long", "paper", "models", "turning", "seconds", "contrasts", "hundred", *others}
+    assert set(made) == {"long", "paper", "models", "turning", "seconds", "contrasts", "repeats", "hundred", *others}
     assert made["estimates-others"] == list(found.variants) and "| matching-cnn | AUC |" in made["endpoints-others"]
     monkeypatch.setattr("negwise.experiments.evidence.page.figures", _NoFigures)
     assert [figure.name for figure in drawn(found) if figure] == ["turning", "items-sas-seconds"]

@@ -43,6 +43,7 @@ MADE_BY = {
     "hundred": "negwise reproduce items",
     "contrasts": "negwise reproduce news --seeds 10 --name news-ten, or negwise reproduce matching --data docs",
     "sweep-docs": "negwise reproduce matching --data docs",
+    "repeats": "negwise reproduce news --seeds 10 --name news-ten",
     "models": "negwise reproduce news --model naml --k 100 --seeds 3",
     "turning": "negwise reproduce items --turning 0.01,0.05,0.1,0.2,0.3,0.5",
     "paper": "negwise reproduce items --paper",
@@ -80,7 +81,7 @@ class Evidence:
 
 def loaded(records: Path) -> Evidence:
     """Every record that is there."""
-    names = [path.stem for path in sorted(records.glob("*.json")) if path.name != PACE]
+    names = sorted(path.stem for path in records.glob("*.json") if path.name != PACE)
     tasks = {name: _complete(load_analysis(records, name)) for name in TASKS if name in names}
     if not tasks:
         raise InputError(
@@ -134,6 +135,7 @@ def tabled(found: Evidence) -> dict[str, str]:
         "tuning-others": (tuning, {name: one for name, one in found.variants.items() if one.variant == "model"}),
         "hundred": (variants.hundred, variants.with_hundred(every)),
         "contrasts": (variants.contrasts, variants.again(every)),
+        "repeats": (variants.repeats, variants.repeated(every)),
         "models": (variants.models, variants.other_models(every)),
         "turning": (turning, found.turned),
         "paper": (variants.paper, variants.published(every)),

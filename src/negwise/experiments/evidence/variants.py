@@ -38,14 +38,25 @@ def longer(found: Analyses) -> list[tuple[Analysis, Analysis]]:
     ]
 
 
+def repeated(found: Analyses) -> list[tuple[Analysis, Analysis]]:
+    """Records of a task that differ by more seeds on the same data, each after the task's own."""
+    return [
+        (own, one)
+        for own in found.values()
+        for one in found.values()
+        if own.name == own.of == one.of and not one.variant and _is_repeat(own, one)
+    ]
+
+
 def again(found: Analyses) -> list[Analysis]:
     """Tasks that were run again with more seeds, each before its repeats; and tasks beside the primary ones."""
-    own = [one for one in found.values() if one.name == one.of]
-    repeats = {
-        one.name: [more for more in found.values() if not more.variant and more.of == one.of and _is_repeat(one, more)]
-        for one in own
-    }
-    return [each for one in own if repeats[one.name] or one.name not in TASKS for each in (one, *repeats[one.name])]
+    repeats = repeated(found)
+    return [
+        each
+        for one in found.values()
+        if one.name == one.of and (one.name not in TASKS or any(own is one for own, _ in repeats))
+        for each in (one, *(more for own, more in repeats if own is one))
+    ]
 
 
 def contrasts(found: Sequence[Analysis]) -> str:
@@ -61,6 +72,22 @@ def contrasts(found: Sequence[Analysis]) -> str:
                     seeds = str(len(one.record["seeds"]))
                     rows.append([one.name, seeds, f"{rule} against {other}", metric_name(metric), *said])
     head = ["record", "seeds", "contrast", "test", "difference", "95%, bootstrap", "95%, t over seeds or folds", "p"]
+    return table(head, rows)
+
+
+def repeats(found: Sequence[tuple[Analysis, Analysis]]) -> str:
+    """Every K held throughout, in a task's own record and in the one with more seeds; empty where one lacks it."""
+    rows = []
+    for own, more in found:
+        seeds = " and ".join(str(len(one.record["seeds"])) for one in (own, more))
+        for k in sorted({*own.fixed, *more.fixed}):
+            each = [(one, metric) for metric in ("auc", own.top_n) for one in (own, more)]
+            cells = [with_error(one.measured[metric][str(k)]) if k in one.fixed else "" for one, metric in each]
+            rows.append([own.name, str(k), seeds, *cells, metric_name(own.top_n)])
+    head = [
+        "task", "K", "seeds", "test AUC, fewer seeds", "test AUC, more seeds",
+        "top n, fewer seeds", "top n, more seeds", "top n is",
+    ]  # fmt: skip
     return table(head, rows)
 
 
