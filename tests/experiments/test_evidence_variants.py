@@ -94,7 +94,7 @@ def test_every_k_with_fewer_and_with_more_seeds(tmp_path):
     pairs = variants.repeated({one.name: one for one in (more, own, other)})
     assert pairs == [(own, more)]
     rows = rows_of(variants.repeats(pairs))
-    assert [row[:3] for row in rows] == [["items", k, "3 and 6"] for k in ("1", "5", "7", "100")]
+    assert [row[:3] for row in rows] == [["items", k, "3, 6"] for k in ("1", "5", "7", "100")]
     for metric, cells in (("auc", rows[0][3:5]), ("ndcg@10", rows[0][5:7])):
         for cell, one in zip(cells, (own, more), strict=True):
             scores = scores_of(one, "1", metric)

@@ -79,7 +79,7 @@ def repeats(found: Sequence[tuple[Analysis, Analysis]]) -> str:
     """Every K held throughout, in a task's own record and in the one with more seeds; empty where one lacks it."""
     rows = []
     for own, more in found:
-        seeds = " and ".join(str(len(one.record["seeds"])) for one in (own, more))
+        seeds = ", ".join(str(len(one.record["seeds"])) for one in (own, more))
         for k in sorted({*own.fixed, *more.fixed}):
             each = [(one, metric) for metric in ("auc", own.top_n) for one in (own, more)]
             cells = [with_error(one.measured[metric][str(k)]) if k in one.fixed else "" for one, metric in each]
