@@ -126,6 +126,16 @@ def test_gradients_are_not_scaled_by_the_world_size(case: Case, both_ranks: list
         torch.testing.assert_close(got["bias"], want["bias"], **tolerance)
 
 
+@pytest.mark.parametrize(
+    ("config", "device"),
+    [("cuda:nccl", "cuda"), ("cpu:gloo,cuda:nccl", "cpu"), ("cpu:gloo", "cpu"), ("xpu:xccl", "xpu")],
+)
+def test_counts_travel_on_a_device_that_the_group_can_send(config: str, device: str, monkeypatch) -> None:
+    """NCCL alone, what a cluster has, takes no tensor of a CPU."""
+    monkeypatch.setattr(torch.distributed, "get_backend_config", lambda: config)
+    assert distributed._spoken() == torch.device(device)
+
+
 def test_one_process_alone() -> None:
     rows = torch.randn(3, 2, requires_grad=True)
     assert distributed.gather(rows) is rows

@@ -11,7 +11,8 @@ gradients does the rest. Nothing is scaled by the number of ranks::
 
 Ranks with different numbers of rows: ``reduction="sum"``, times ``world_size() / total_rows(len(query))``.
 
-Every rank must call these functions in the same order, and `gather` takes part in backward too.
+Every rank must call these functions in the same order, and `gather` takes part in backward too. A rank without rows
+has no loss to go backward from, and the others would wait for it: give each rank a row at least.
 """
 
 from __future__ import annotations
@@ -55,14 +56,14 @@ def gather(tensor: Tensor) -> Tensor:
     return gathered
 
 
-def row_offset(rows: int, device: torch.device | str = "cpu") -> int:
-    """Where this rank's ``rows`` begin among the gathered ones."""
-    return sum(_row_counts(rows, torch.device(device))[: rank()])
+def row_offset(rows: int, device: torch.device | str | None = None) -> int:
+    """Where this rank's ``rows`` begin among the gathered ones. ``device``: of the tensor that is sent for it."""
+    return sum(_row_counts(rows, device)[: rank()])
 
 
-def total_rows(rows: int, device: torch.device | str = "cpu") -> int:
-    """How many rows all ranks have together."""
-    return sum(_row_counts(rows, torch.device(device)))
+def total_rows(rows: int, device: torch.device | str | None = None) -> int:
+    """How many rows all ranks have together. ``device``: of the tensor that is sent for it."""
+    return sum(_row_counts(rows, device))
 
 
 def add_counts(wins: Tensor, pairs: Tensor) -> tuple[float, int]:
@@ -77,6 +78,12 @@ def total(tensor: Tensor) -> Tensor:
     if world_size() > 1:
         dist.all_reduce(tensor)
     return tensor
+
+
+def _spoken() -> torch.device:
+    """A device whose tensors the process group can send: NCCL takes none from a CPU."""
+    kinds = [pair.split(":")[0] for pair in dist.get_backend_config().split(",")]  # as "cpu:gloo,cuda:nccl"
+    return torch.device("cpu" if "cpu" in kinds else kinds[0])
 
 
 class _Gather(torch.autograd.Function):
@@ -100,11 +107,11 @@ class _Gather(torch.autograd.Function):
         return total[start : start + ctx.counts[rank()]], None
 
 
-def _row_counts(rows: int, device: torch.device) -> list[int]:
+def _row_counts(rows: int, device: torch.device | str | None) -> list[int]:
     """Rows of each rank, known to all."""
     if world_size() == 1:
         return [rows]
-    counts = torch.zeros(world_size(), dtype=torch.int64, device=device)
+    counts = torch.zeros(world_size(), dtype=torch.int64, device=_spoken() if device is None else device)
     counts[rank()] = rows
     dist.all_reduce(counts)
     return counts.tolist()

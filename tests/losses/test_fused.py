@@ -81,7 +81,9 @@ def test_equals_the_paper_in_loops(layout: str, hide: str, corrected: bool) -> N
     elif hide == "counts":
         mask = torch.randint(0, width + 1, (rows,), generator=seed)
     if corrected:
-        log_q = torch.randn((width,) if layout in ("shared", "batch") else (rows, width), generator=seed) - 3
+        log_q = (
+            torch.randn((width,) if layout in ("shared", "batch") else (rows, width), generator=seed).clamp(max=3) - 3
+        )
     more = {"mask": mask, "log_q": log_q}
     sent = {name: None if tensor is None else tensor.to(DEVICE) for name, tensor in more.items()}
     with poisoned():
@@ -241,6 +243,31 @@ def test_a_queue_may_be_overwritten_before_backward_and_a_table_may_not() -> Non
             keys.zero_()
         with pytest.raises(RuntimeError, match="modified by an inplace operation"):
             loss.backward()
+
+
+@pytest.mark.parametrize("what", ["mask", "counts", "log_q", "ids"])
+def test_what_backward_reads_again_may_not_be_overwritten(what: str) -> None:
+    case = here(random_case("shared", 4, 9, 3, torch.float32))
+    case["negatives"].requires_grad_()
+    more = {
+        "mask": {"mask": torch.arange(9).expand(4, 9) > 3},
+        "counts": {"mask": torch.tensor([9, 2, 3, 4])},
+        "log_q": {"log_q": -torch.ones(4, 9)},
+        "ids": {"positive_ids": torch.arange(4), "ids": torch.arange(9)},
+    }[what]
+    given = here({name: tensor.clone() for name, tensor in more.items()})
+    loss = info_nce(**case, **given, impl="fused").loss
+    next(iter(given.values())).fill_(0)
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        loss.backward()
+
+
+def test_names_of_different_types_are_compared_as_numbers() -> None:
+    case = here(random_case("shared", 2, 3, 3, torch.float32))
+    names = torch.tensor([200, 1, 2], dtype=torch.uint8, device=DEVICE)
+    own = torch.tensor([-56, 1], dtype=torch.int8, device=DEVICE)
+    found = [info_nce(**case, ids=names, positive_ids=own, impl=impl).pairs for impl in ("reference", "fused")]
+    assert [pairs.tolist() for pairs in found] == [[3, 2], [3, 2]]
 
 
 def test_no_grad_stats_and_double_backward() -> None:

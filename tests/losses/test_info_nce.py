@@ -10,6 +10,7 @@ import sys
 import mpmath
 import pytest
 import torch
+from lightning_fabric import Fabric
 from loss_loops import dot, info_nce_row, random_case, seen_by, vector, width_of, wins
 
 from negwise.errors import InputError
@@ -41,7 +42,7 @@ def test_equals_the_paper_in_loops(impl: str, layout: str, hide: str, corrected:
     log_q = None
     if corrected:
         shared = layout in ("shared", "batch")
-        log_q = torch.randn((width,) if shared else (rows, width), dtype=torch.float64) - 3
+        log_q = torch.randn((width,) if shared else (rows, width), dtype=torch.float64).clamp(max=3) - 3
     got = info_nce(**case, mask=mask, log_q=log_q, temperature=0.7, reduction="none", impl=impl)
     for b in range(rows):
         seen = seen_by(case, b, mask)
@@ -231,6 +232,69 @@ def test_result_carries_counts_and_says_what_the_bound_is_worth() -> None:
     assert without.win_rate is None and without.wins is None and torch.equal(without.loss, plain.loss)
     for copied in (copy.copy(plain), pickle.loads(pickle.dumps(plain))):
         assert copied.loss == plain.loss and copied.impl == plain.impl and torch.equal(copied.wins, plain.wins)
+
+
+def test_a_result_that_somebody_makes_anew_keeps_its_two_fields_and_says_what_is_gone() -> None:
+    from torch.utils._pytree import tree_map
+
+    case = random_case("shared", 3, 5, 2, torch.float32)
+    for result in (info_nce(**case), info_nce(**case, log_q=torch.zeros(5))):
+        for made in (type(result)(*result), tree_map(lambda part: part, result)):
+            assert type(made) is type(result) and made.loss is result.loss and made.win_rate is result.win_rate
+            for name in ("wins", "pairs", "impl"):
+                with pytest.raises(InputError, match=rf"result\.{name} is gone"):
+                    getattr(made, name)
+            assert bool(made.why) is not made.bound_valid
+            assert torch.equal(copy.copy(made).loss, result.loss)
+
+
+def test_a_module_may_return_a_result_through_fabric() -> None:
+    fabric = Fabric(accelerator="cpu", devices=1, precision="bf16-mixed")
+
+    class Encoder(torch.nn.Linear):
+        def forward(self, x: torch.Tensor) -> LossResult:
+            return info_nce(super().forward(x), super().forward(x))
+
+    module = fabric.setup(Encoder(3, 4))
+    loss, win_rate = module(torch.randn(5, 3))
+    fabric.backward(loss)
+    assert module.weight.grad.isfinite().all() and win_rate.isfinite()
+
+
+@pytest.mark.parametrize("impl", IMPLS)
+def test_a_temperature_of_another_type_does_not_change_the_loss(impl: str) -> None:
+    case = random_case("shared", 3, 5, 2, torch.float32)
+    want = info_nce(**case, temperature=0.1, impl=impl).loss
+    for heat in (torch.tensor([0.1]), torch.tensor(0.1), torch.full((3, 1), 0.1)):
+        found = info_nce(**case, temperature=heat.double(), impl=impl).loss
+        assert found.dtype == torch.float32
+        torch.testing.assert_close(found, want)
+
+
+@pytest.mark.parametrize("impl", IMPLS)
+@pytest.mark.parametrize("value", [8.0, float("inf")])
+def test_a_probability_above_one_is_named_unless_hidden(impl: str, value: float) -> None:
+    case = random_case("rows", 3, 5, 2, torch.float32)
+    log_q = torch.full((3, 5), -2.0)
+    log_q[1, 3] = value
+    with pytest.raises(InputError, match=r"log_q\[1, 3\] is (8|inf); expected logs of probabilities"):
+        info_nce(**case, log_q=log_q, impl=impl)
+    mask = log_q < 0
+    hidden = info_nce(**case, log_q=log_q, mask=mask, impl=impl).loss
+    torch.testing.assert_close(hidden, info_nce(**case, log_q=log_q.clamp(max=-2), mask=mask, impl=impl).loss)
+
+
+@pytest.mark.parametrize("impl", IMPLS)
+def test_an_empty_table_has_nothing_to_look_up(impl: str) -> None:
+    """A queue before the first push."""
+    query, table = torch.randn(2, 4, requires_grad=True), torch.zeros(0, 4, requires_grad=True)
+    ids, mask = torch.zeros(2, 3, dtype=torch.int64), torch.zeros(2, 3, dtype=torch.bool)
+    result = info_nce(query, query.detach(), table, ids=ids, mask=mask, impl=impl)
+    result.loss.backward()
+    assert result.loss == 0 and result.pairs.tolist() == [0, 0] and not query.grad.any() and table.grad.shape == (0, 4)
+    mask[1, 2] = True
+    with pytest.raises(InputError, match=r"ids\[1, 2\] is 0; expected no id at all, since the table has no rows"):
+        info_nce(query, query.detach(), table, ids=ids, mask=mask, impl=impl)
 
 
 def test_auto_says_which() -> None:

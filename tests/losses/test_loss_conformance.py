@@ -210,11 +210,43 @@ def test_kin() -> None:
         (partial(gbce, catalogue=1), "catalogue=1"),
         (partial(gbce, catalogue=10, t=1.5), "t=1.5"),
         (partial(gbce, catalogue=3), "3 negatives out of a catalogue of 3"),
+        (partial(gbce, catalogue=math.nan), "catalogue=nan"),
     ],
 )
 def test_dials_out_of_range(call: Loss, message: str) -> None:
     with pytest.raises(InputError, match=message):
         call(*scores(2, 3))
+
+
+def test_a_hidden_negative_is_not_of_the_catalogue() -> None:
+    positive, negatives = scores(3, 3)
+    others = ~torch.eye(3, dtype=torch.bool)
+    assert gbce(positive, negatives, others, catalogue=3).loss.isfinite()
+    with pytest.raises(InputError, match="3 negatives out of a catalogue of 3"):
+        gbce(positive, negatives, others | (torch.arange(3) == 1), catalogue=3)
+
+
+@every_loss
+@pytest.mark.parametrize("name_of", ["mask", "weight"])
+def test_a_list_beside_scores_is_named(name: str, name_of: str) -> None:
+    with pytest.raises(InputError, match=f"{name_of} is a list; expected a torch tensor"):
+        ALL_LOSSES[name][0](*scores(2, 3), **{name_of: [1, 2]})
+
+
+def test_who_computes_is_asked_as_the_loss_is() -> None:
+    from negwise.losses import scores as products
+    from negwise.losses import which_impl
+
+    vectors = torch.rand(2, 3)
+    for call in (which_impl, products):
+        with pytest.raises(InputError, match="positive is a list"):
+            call(vectors, [1, 2], vectors)
+        with pytest.raises(InputError, match="negatives is a list"):
+            call(vectors, vectors, [1, 2])
+        with pytest.raises(InputError, match="float64 does not mix"):
+            call(vectors.double(), vectors, vectors)
+        with pytest.raises(InputError, match="ids is a list"):
+            call(vectors, vectors, vectors, ids=[1, 2])
 
 
 @pytest.mark.parametrize("name", ["ids", "mask", "log_q", "positive_ids", "weight"])

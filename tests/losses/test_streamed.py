@@ -54,7 +54,7 @@ def test_many_blocks_give_the_reference(layout: str, hide: str, corrected: bool)
     if hide == "counts":
         more["mask"] = torch.randint(0, width + 1, (10,), generator=make)
     if corrected:
-        more["log_q"] = torch.randn(10, width, generator=make, dtype=torch.float64) * 2
+        more["log_q"] = -2 * torch.randn(10, width, generator=make, dtype=torch.float64).abs()
     want, got = everything(case, "reference", **more), everything(case, "streamed", **more)
     for name in want:
         torch.testing.assert_close(got[name], want[name], rtol=1e-11, atol=1e-13)
@@ -105,6 +105,27 @@ def test_a_trainable_table_may_not() -> None:
     loss = info_nce(query, query, table, impl="streamed").loss
     with torch.no_grad():
         table.zero_()
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        loss.backward()
+
+
+@pytest.mark.parametrize("what", ["ids", "mask", "counts", "log_q", "positive_ids"])
+def test_what_backward_reads_again_may_not_be_overwritten(what: str) -> None:
+    """A buffer that is reused too early would give another gradient, silently."""
+    query, table = torch.randn(4, 3), torch.randn(50, 3, requires_grad=True)
+    ids = torch.randint(50, (4, 9))
+    more = {
+        "ids": {},
+        "mask": {"mask": torch.rand(4, 9) < 0.5},
+        "counts": {"mask": torch.tensor([9, 2, 3, 4])},
+        "log_q": {"log_q": -torch.rand(4, 9)},
+        "positive_ids": {"positive_ids": torch.arange(4)},
+    }[what]
+    (plain,) = torch.autograd.grad(info_nce(query, query, table, ids=ids, **more, impl="reference").loss, table)
+    (same,) = torch.autograd.grad(info_nce(query, query, table, ids=ids, **more, impl="streamed").loss, table)
+    torch.testing.assert_close(same, plain)
+    loss = info_nce(query, query, table, ids=ids, **more, impl="streamed").loss
+    next(iter([*more.values(), ids])).fill_(0)
     with pytest.raises(RuntimeError, match="modified by an inplace operation"):
         loss.backward()
 

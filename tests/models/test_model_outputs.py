@@ -213,3 +213,14 @@ def test_a_sequence_longer_than_the_model_is_refused():
     with pytest.raises(InputError, match="5 places, expected at most max_len=4"):
         run(make("bert4rec", max_len=4), query)
     assert run(make("bert4rec", max_len=5), query)[1].shape == (6, 8)
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("case", ALL)
+def test_weights_of_half_precision(case, dtype):
+    model = make(case).eval()
+    ids = torch.arange(1, 5)
+    with torch.no_grad():
+        want = model.encode_candidates(ids)
+        found = model.to(dtype).encode_candidates(ids)
+    torch.testing.assert_close(found.to(want), want, rtol=0.1, atol=0.1)

@@ -184,6 +184,10 @@ def test_without_numba_asking_for_it_says_what_to_type(monkeypatch):
     [
         (lambda: Uniform(0), "n_items=0"),
         (lambda: Uniform(2**30 + 1), "n_items"),
+        (lambda: Uniform(True), "n_items=True"),
+        (lambda: Uniform(2.5), "n_items=2.5"),
+        (lambda: Popularity([1, 2, 3]), r"counts is a list; expected a torch tensor"),
+        (lambda: Uniform(9)(torch.tensor([1]), 1, Key(0, 0, torch.tensor([-5]))), r"row numbers -5\.\.-5"),
         (lambda: Uniform(5, impl="cuda"), "impl='cuda'"),
         (lambda: Uniform(5, Exclusions.of(Lists.of([[1]]), 6)), "n_items=6"),
         (lambda: Popularity(torch.ones(3), alpha=-1), "alpha=-1"),

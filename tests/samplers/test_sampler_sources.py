@@ -278,3 +278,48 @@ def test_ids_that_the_exclusions_do_not_know_are_refused():
 def test_wrong_types_and_ranges_are_named(call, message):
     with pytest.raises(InputError, match=message):
         call()
+
+
+@pytest.mark.parametrize(
+    ("make", "says"),
+    [
+        (lambda: Pool(Uniform(9), 2.5), "Pool: size=2.5, expected an integer, 1 or more"),
+        (lambda: Pool(Uniform(9), 0), "Pool: size=0"),
+        (lambda: Hardest(Uniform(9), lambda ids, _: ids, 4), "Hardest: candidates=<function"),
+        (lambda: Queue(2.5), "Queue: capacity=2.5"),
+        (lambda: Queue(3).load_state_dict({"pushed": -3, "ids": torch.zeros(3)}), "pushed=-3"),
+    ],
+)
+def test_numbers_that_are_none_are_named(make, says):
+    with pytest.raises(InputError, match=says):
+        make()
+
+
+def test_integers_of_numpy_are_integers():
+    key, positives = Key(0, 0), torch.tensor([1, 2])
+    plain, pool = Uniform(np.int64(9)), Pool(Uniform(9), np.int32(4))
+    assert torch.equal(plain(positives, 3, key).ids, Uniform(9)(positives, 3, key).ids)
+    assert torch.equal(pool(positives, 3, key).ids, Pool(Uniform(9), 4)(positives, 3, key).ids)
+
+
+def test_a_source_that_is_told_not_to_weigh_is_not_weighed():
+    key, positives = Key(0, 0), torch.tensor([1, 2])
+    quiet, loud = (Popularity(torch.ones(9), log_q=told) for told in (False, True))
+    for make in (lambda part: Pool(part, 4), lambda part: Mixture([part, Uniform(9)], [1, 1])):
+        assert make(quiet)(positives, 3, key).log_q is None
+        assert make(loud)(positives, 3, key).log_q is not None
+        assert torch.equal(make(quiet)(positives, 3, key).ids, make(loud)(positives, 3, key).ids)
+
+
+def test_who_cannot_be_asked_ahead():
+    hardest = Hardest(Uniform(9), 4, lambda ids, _: ids.float())
+    assert hardest.stateful and Queue(3).stateful
+    assert Mixture([Uniform(9), hardest], [1, 1]).stateful and not Mixture([Uniform(9)], [1]).stateful
+    assert not any(hasattr(one, "stateful") for one in (Uniform(9), Pool(Uniform(9), 4), InBatch()))
+
+
+def test_asking_a_shared_source_out_of_order_warns_of_nothing(recwarn):
+    queue = Queue(4)
+    queue.push(torch.tensor([3, 1, 2]))
+    queue.log_prob(torch.tensor([[1, 2], [3, 1]]).t(), torch.tensor([1, 2]))
+    assert not recwarn.list

@@ -65,6 +65,31 @@ def test_the_bound_takes_results_and_refuses_corrected_losses():
             mi_bound(corrected, 5)
 
 
+def test_the_bound_refuses_rows_with_other_numbers_of_negatives():
+    import torch
+
+    from negwise.losses import info_nce
+
+    vectors, negatives = torch.eye(3), torch.ones(5, 3)
+    with pytest.raises(InputError, match="k=6, but the rows of this loss have 5 negatives each"):
+        mi_bound(info_nce(vectors, vectors, negatives), 6)
+    nothing = info_nce(vectors, vectors, negatives, mask=torch.zeros(3, dtype=torch.int64))
+    with pytest.raises(InputError, match="have 0 negatives each"):
+        mi_bound(nothing, 5)
+    counts = torch.tensor([0, 2, 5])
+    with pytest.raises(InputError, match=r"0 to 5 negatives each.*mi_bound\(result.loss, result.pairs\)"):
+        mi_bound(info_nce(vectors, vectors, negatives, mask=counts), 5)
+    rows = info_nce(vectors, vectors, negatives, mask=counts, reduction="none")
+    want = np.mean(np.log1p(counts.numpy()) - rows.loss.numpy())
+    assert mi_bound(rows, rows.pairs).mean() == pytest.approx(want)
+
+
+def test_the_bound_takes_half_precision():
+    import torch
+
+    assert mi_bound(torch.tensor(1.25, dtype=torch.bfloat16), 4) == pytest.approx(np.log(5) - 1.25)
+
+
 @pytest.mark.parametrize("lam", [0.4, 1.1, float("nan"), "high", None])
 def test_bad_lambda_is_named(lam):
     with pytest.raises(InputError, match=r"lam: got .*expected a number from 0.5 to 1"):

@@ -16,7 +16,7 @@ from negwise.draws import Key
 from negwise.errors import InputError, MissingExtra
 from negwise.protocols import OpenLoopRule
 from negwise.records import read_run
-from negwise.samplers import Uniform
+from negwise.samplers import Popularity, Uniform
 from negwise.schedule import AnsK, ConstantK, fraction_of
 from negwise.train import Order, Settings, load_weights
 from negwise.train.launch import make_fabric, reseed, settle_threads
@@ -91,6 +91,11 @@ def test_records_of_several_steps(tmp_path):
     corrected = run(tmp_path / "c", correct=True, steps=2)
     assert corrected["steps"] == 2
     assert [record["mi_bound"] for record in read_run(tmp_path / "c").steps] == [None, None]
+
+
+def test_a_correction_needs_probabilities(tmp_path):
+    with pytest.raises(InputError, match="correct=True, and the sampler gave no log_q"):
+        run(tmp_path, correct=True, steps=2, sampler=Popularity(torch.ones(N_ITEMS), log_q=False))
 
 
 def test_result_and_best_weights(tmp_path):

@@ -82,9 +82,10 @@ class Key:
         elif getattr(self.row, "ndim", None) != 1 or not _is_integer(self.row):
             came = _describe(self.row)
             raise InputError(f"Key: row is {came}, expected an integer, or a 1-D array or tensor of integers")
-        elif isinstance(self.row, np.ndarray) and not np.all((self.row >= 0) & (self.row < MAX_ROW)):
-            span = f"{self.row.min()}..{self.row.max()}"
-            raise InputError(f"Key: row numbers {span}, expected 0 <= row < 2**44")
+        elif len(self.row) and _lies_here(self.row):
+            low, high = int(self.row.min()), int(self.row.max())
+            if low < 0 or high >= MAX_ROW:
+                raise InputError(f"Key: row numbers {low}..{high}, expected 0 <= row < 2**44")
 
     def rows(self, n: int) -> Any:
         """The numbers of the batch's ``n`` rows, int64 (n,): a tensor where ``row`` is one, else NumPy."""
@@ -161,6 +162,11 @@ def _is_integer(values: Any) -> bool:
         return bool(np.issubdtype(values.dtype, np.integer))
     dtype = getattr(values, "dtype", None)
     return str(dtype) in {f"torch.{kind}" for kind in ("uint8", "int8", "int16", "int32", "int64")}
+
+
+def _lies_here(values: Any) -> bool:
+    """Whether a look at the values waits for nobody."""
+    return isinstance(values, np.ndarray) or values.device.type == "cpu"
 
 
 def _describe(value: Any) -> str:

@@ -49,12 +49,16 @@ def same_device(tensors: Mapping[str, Tensor | None]) -> None:
             raise InputError(f"{name} is on {tensor.device}, {first} on {home.device}: {name}.to({str(home.device)!r})")
 
 
-def check_vectors(query: Tensor, positive: Tensor) -> None:
-    """``query`` and ``positive`` (B, D), B and D at least 1."""
+def check_vectors(query: Tensor, positive: Tensor, negatives: Tensor | None) -> torch.dtype:
+    """``query`` and ``positive`` (B, D), B and D at least 1, on one device with ``negatives``: what to compute in."""
+    vectors = {"query": query, "positive": positive} | ({} if negatives is None else {"negatives": negatives})
+    dtype = compute_dtype(vectors)
+    same_device(vectors)
     if query.dim() != 2 or 0 in query.shape:
         raise InputError(f"query has shape {tuple(query.shape)}; expected (rows, width), neither of them 0")
     if positive.shape != query.shape:
         raise InputError(f"positive has shape {tuple(positive.shape)}, query {tuple(query.shape)}; expected the same")
+    return dtype
 
 
 def check_scores(positive: Tensor, negatives: Tensor) -> None:
@@ -67,8 +71,10 @@ def check_scores(positive: Tensor, negatives: Tensor) -> None:
         )
 
 
-def temperature_like(temperature: float | Tensor, like: Tensor, look: bool = True) -> float | Tensor:
-    """A number above 0, or such a tensor: one for all, or one per row, shaped to divide ``like``.
+def temperature_like(
+    temperature: float | Tensor, like: Tensor, dtype: torch.dtype, look: bool = True
+) -> float | Tensor:
+    """A number above 0, or such a tensor in ``dtype``: one for all, or one per row, shaped to divide ``like``.
 
     Without ``look`` the values of a tensor are not read, which on a GPU would wait for it.
     """
@@ -89,6 +95,7 @@ def temperature_like(temperature: float | Tensor, like: Tensor, look: bool = Tru
     values = temperature.detach()
     if look and not bool(((values > 0) & torch.isfinite(values)).all()):
         raise InputError(f"temperature is {values.flatten()[:4].tolist()}; expected finite numbers above 0")
+    temperature = temperature.to(dtype)
     return temperature.reshape(-1, *[1] * (like.dim() - 1)) if temperature.dim() else temperature
 
 

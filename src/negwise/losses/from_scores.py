@@ -11,7 +11,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from negwise.losses.checks import check_scores, compute_dtype, name_the_bad, same_device
+from negwise.losses.checks import check_scores, compute_dtype, name_the_bad, only_tensors, same_device
 from negwise.losses.reference import won
 from negwise.losses.result import LossResult, Rows, check_reduction, finish
 from negwise.losses.visible import EVERYTHING, visible
@@ -48,6 +48,7 @@ def from_scores(
     stats: bool,
 ) -> LossResult:
     """Apply ``formula`` (scores -> (B,)); a row without negatives has loss 0 and no gradient, whatever it says."""
+    only_tensors({"mask": mask, "weight": weight})
     given = {"positive": positive, "negatives": negatives}
     dtype = compute_dtype(given)
     same_device(given)

@@ -36,17 +36,17 @@ def gbce(
     >>> round(float(gbce(*scores, catalogue=101, t=1.0).loss), 4)  # beta = 0.01
     0.35
     """
-    if catalogue < 2:
+    if not catalogue >= 2:  # nor NaN
         raise InputError(f"catalogue={catalogue}; expected the number of items, at least 2")
     if not 0 <= t <= 1:
         raise InputError(f"t={t}; expected a share from 0 (plain BCE) to 1 (fully calibrated)")
-    if negatives.dim() == 2 and negatives.shape[1] > catalogue - 1:
-        raise InputError(
-            f"{negatives.shape[1]} negatives out of a catalogue of {catalogue}: expected at most {catalogue - 1}, "
-            "a sampling rate of 1"
-        )
 
     def formula(s: Ragged) -> Tensor:
+        if s.negatives.shape[1] > catalogue - 1 and (most := int(s.pairs.max())) > catalogue - 1:
+            raise InputError(
+                f"{most} negatives out of a catalogue of {catalogue}: expected at most {catalogue - 1}, "
+                "a sampling rate of 1"
+            )
         beta = t * (s.pairs / (catalogue - 1) - 1) + 1
         return (beta * F.softplus(-s.positive) + s.sum(F.softplus(s.negatives))) / (s.pairs + 1)
 

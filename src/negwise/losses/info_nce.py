@@ -3,7 +3,7 @@
 ==============  ==============================================  ===================================================
 impl            memory beside inputs and gradients              supports
 ==============  ==============================================  ===================================================
-``reference``   every score, several times over                 double backward, ``torch.compile``, ``torch.func``
+``reference``   every score, several times over                 double backward, ``torch.compile``, ``torch.func.grad``
 ``streamed``    a few MB, whatever K                            first derivatives; ``torch.compile`` steps around it
 ``fused``       (B, D), and (B, K) ids for a table's gradient   the same, on CUDA with Triton, in float32 at most
 ``tallied``     (B, D), and (B, M) counts                       the same, for ids into a small table, in half precision
@@ -14,7 +14,7 @@ The kernels, ``fused`` and ``tallied``, do not wait for the GPU, so they cannot 
 What is wrong with them (a NaN, an id outside the table) makes the loss of that row NaN at once, and is named late: by
 the next call of `info_nce` on the GPU or of its backward pass, or by ``negwise.losses.raise_late()`` once the GPU is
 done. ``tallied`` may make rows beside it NaN, too, where a vector of the table is not finite. The others name it before
-they return.
+they return; compiled by ``torch.compile`` they cannot look either, and a NaN stays one.
 
 Shapes: B rows (queries), K negatives per row, M rows of a shared set or a table, D width.
 """
@@ -120,23 +120,21 @@ def info_nce(
     """
     listed = None if isinstance(ids, Draw) else ids
     only_tensors({"ids": listed, "mask": mask, "log_q": log_q, "positive_ids": positive_ids, "weight": weight})
-    vectors = {"query": query, "positive": positive} | ({} if negatives is None else {"negatives": negatives})
-    dtype = compute_dtype(vectors)
-    same_device(vectors)
-    check_vectors(query, positive)
+    dtype = check_vectors(query, positive, negatives)
     chosen, layout, seen = _plan(impl, query, positive, negatives, ids, mask, log_q, positive_ids, dtype)
     why = "log_q corrects its negatives" if log_q is not None else ""
     if isinstance(layout, Drawn | Tallied) or chosen.impl in KERNELS:
-        temperature_like(temperature, query, look=False)
+        temperature_like(temperature, query, dtype, look=False)
         rows = fused.rows(query, positive, temperature, layout, seen, stats)
         weight = check_reduction(reduction, weight, rows.loss, look=False)
         return finish(rows, weight, reduction, chosen.impl, why)
     with torch.autocast(query.device.type, enabled=False):
-        scaled = query.to(dtype) / temperature_like(temperature, query)
+        scaled = query.to(dtype) / temperature_like(temperature, query, dtype)
         score = (scaled * positive.to(dtype)).sum(1)
         weight = check_reduction(reduction, weight, score)
         rows = PLAIN[chosen.impl](scaled, score, layout, seen, stats)
-    name_the_bad((score, rows.loss), vectors | {"log_q": log_q})
+    vectors = {"query": query, "positive": positive, "negatives": negatives, "log_q": log_q}
+    name_the_bad((score, rows.loss), vectors)
     return finish(rows, weight, reduction, chosen.impl, why)
 
 
@@ -166,7 +164,7 @@ def info_nce_scores(
     check_scores(positive, negatives)
     like = positive.to(dtype)
     seen = visible(negatives.shape[0], negatives.shape[1], like, mask=mask, log_q=log_q)
-    temperature = temperature_like(temperature, like)
+    temperature = temperature_like(temperature, like, dtype)
     weight = check_reduction(reduction, weight, like)
     scores = negatives[:, : seen.width].to(dtype) / (
         temperature[:, None] if isinstance(temperature, Tensor) and temperature.dim() else temperature
@@ -194,8 +192,7 @@ def which_impl(
     """
     listed = None if isinstance(ids, Draw) else ids
     only_tensors({"ids": listed, "mask": mask, "log_q": log_q, "positive_ids": positive_ids})
-    dtype = compute_dtype({"query": query})
-    check_vectors(query, positive)
+    dtype = check_vectors(query, positive, negatives)
     return _plan(impl, query, positive, negatives, ids, mask, log_q, positive_ids, dtype)[0]
 
 

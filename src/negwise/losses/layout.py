@@ -159,6 +159,8 @@ class Table:
 
     def block(self, rows: slice, cols: slice, dtype: torch.dtype, allowed: Tensor | None) -> Tensor:
         ids = self.ids[rows, cols]
+        if not len(self.keys):  # every id is masked, and nothing, added up, stands in for the vectors
+            return self.keys.sum(0).to(dtype).expand(*ids.shape, -1)
         keys = self.keys.index_select(0, ids.reshape(-1)).to(dtype).view(*ids.shape, self.keys.shape[1])
         return keys if allowed is None else keys.masked_fill(~allowed[:, :, None], 0)
 
@@ -173,6 +175,8 @@ class Table:
         return torch.zeros_like(self.keys, dtype=exact)
 
     def push(self, share: Tensor, query: Tensor, rows: slice, cols: slice, onto: Tensor) -> None:
+        if not len(onto):
+            return
         ids = self.ids[rows, cols].reshape(-1)
         onto.index_add_(0, ids, (share.unsqueeze(2) * query.unsqueeze(1)).flatten(0, 1))
 

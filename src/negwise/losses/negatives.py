@@ -12,7 +12,7 @@ from torch import Tensor
 
 from negwise.errors import InputError
 from negwise.losses import reference
-from negwise.losses.checks import check_vectors, compute_dtype, same_device, temperature_like
+from negwise.losses.checks import check_vectors, only_tensors, temperature_like
 from negwise.losses.layout import Drawn, Layout, PerRow, Shared, Table
 from negwise.losses.visible import EVERYTHING, INTEGERS, Visible, visible
 from negwise.protocols import Draw
@@ -42,14 +42,13 @@ def scores(
     tensor([[False,  True],
             [ True, False]])
     """
-    vectors = {"query": query, "positive": positive} | ({} if negatives is None else {"negatives": negatives})
-    dtype = compute_dtype(vectors)
-    same_device(vectors)
-    check_vectors(query, positive)
+    listed = None if isinstance(ids, Draw) else ids
+    only_tensors({"ids": listed, "mask": mask, "positive_ids": positive_ids})
+    dtype = check_vectors(query, positive, negatives)
     ids, mask = filled(query, negatives, ids, mask)
     layout, seen = arrange(query, positive, negatives, ids, mask, None, positive_ids, dtype)
     with torch.autocast(query.device.type, enabled=False):
-        scaled = query.to(dtype) / temperature_like(temperature, query)
+        scaled = query.to(dtype) / temperature_like(temperature, query, dtype)
         return Scores(
             positive=(scaled * positive.to(dtype)).sum(1),
             negatives=reference.scores(scaled, layout, seen),
@@ -192,11 +191,11 @@ def _table_ids(ids: Tensor, seen: Visible, size: int) -> Tensor:
     allowed = seen.allowed(EVERYTHING, EVERYTHING)
     if allowed is not None:
         used = used.masked_fill(~allowed, 0)
-    outside = (used < 0) | (used >= max(size, 1))
+    outside = (used < 0) | (used >= size)
+    if allowed is not None:
+        outside &= allowed
     if bool(outside.any()):
         row, col = outside.nonzero()[0].tolist()
-        raise InputError(
-            f"ids[{row}, {col}] is {int(used[row, col])}; expected 0..{size - 1}, a row of the table, or a mask that "
-            "hides it"
-        )
+        expected = f"0..{size - 1}, a row of the table" if size else "no id at all, since the table has no rows"
+        raise InputError(f"ids[{row}, {col}] is {int(used[row, col])}; expected {expected}, or a mask that hides it")
     return used

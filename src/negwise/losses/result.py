@@ -23,6 +23,15 @@ class Rows(NamedTuple):
     pairs: Tensor | None  # (B,) int64: negatives that the row was compared with
 
 
+class _More(NamedTuple):
+    """What a result knows beside its two fields."""
+
+    wins: Tensor | None
+    pairs: Tensor | None
+    impl: str
+    why: str
+
+
 class _Pair(NamedTuple):
     loss: Tensor
     win_rate: Tensor | None
@@ -34,25 +43,50 @@ class LossResult(_Pair):
     - ``loss``: reduced as asked; float32 for half precision inputs.
     - ``win_rate``: ``wins.sum() / pairs.sum()``, the share of (positive, negative) pairs that the positive
       wins, a tie being half a win: an estimate of AUC at any K. NaN where there is no pair at all; None with
-      ``stats=False``.
+      ``stats=False``. Scores tie where their sums round alike, which those of equal vectors need not: the positive's is
+      a sum of its own, the negatives' come from matrix products. A model that gives everything one vector may so have
+      any win rate, beside a loss of ``log(K + 1)``.
     - ``wins`` (B,) and ``pairs`` (B,): the counts per row. Sums of them merge over batches and ranks exactly.
     - ``impl``: which implementation did the work.
     - ``bound_valid``: whether ``log(K + 1) - loss`` bounds the mutual information (eq. 2); ``why`` says why not.
     """
 
     bound_valid: ClassVar[bool] = True
-    wins: Tensor | None
-    pairs: Tensor | None
-    impl: str
-    why: str
+    _more: _More | None
 
-    def __new__(cls, loss: Tensor, win_rate: Tensor | None, rows: Rows, impl: str, why: str = "") -> LossResult:
+    def __new__(cls, loss: Tensor, win_rate: Tensor | None, more: _More | None = None) -> LossResult:
         self = super().__new__(cls, loss, win_rate)
-        self.wins, self.pairs, self.impl, self.why = rows.wins, rows.pairs, impl, why
+        self._more = more
         return self
 
-    def __getnewargs__(self) -> tuple[Tensor, Tensor | None, Rows, str, str]:
-        return self.loss, self.win_rate, Rows(self.loss, self.wins, self.pairs), self.impl, self.why
+    def __getnewargs__(self) -> tuple[Tensor, Tensor | None, _More | None]:
+        return self.loss, self.win_rate, self._more
+
+    @property
+    def wins(self) -> Tensor | None:
+        return self._asked("wins").wins
+
+    @property
+    def pairs(self) -> Tensor | None:
+        return self._asked("pairs").pairs
+
+    @property
+    def impl(self) -> str:
+        return self._asked("impl").impl
+
+    @property
+    def why(self) -> str:
+        if self._more is None:
+            return "" if self.bound_valid else "this is another loss, or a corrected one"
+        return self._more.why
+
+    def _asked(self, name: str) -> _More:
+        if self._more is None:
+            raise InputError(
+                f"result.{name} is gone: something on its way from the loss (Fabric, DDP, accelerate, tree_map) made "
+                f"this result anew from (loss, win_rate). Take {name} where the loss is computed, and pass it on"
+            )
+        return self._more
 
 
 class CorrectedLoss(LossResult):
@@ -68,7 +102,8 @@ def finish(rows: Rows, weight: Tensor | None, reduction: str, impl: str, why: st
     if reduction == "sum":
         why = why or "it is a sum over rows"
     result = CorrectedLoss if why else LossResult
-    return result(reduce_rows(rows.loss, weight, reduction), win_rate(rows), rows, impl, why)
+    more = _More(rows.wins, rows.pairs, impl, why)
+    return result(reduce_rows(rows.loss, weight, reduction), win_rate(rows), more)
 
 
 def win_rate(rows: Rows) -> Tensor | None:

@@ -26,6 +26,7 @@ import torch
 from torch import Tensor
 
 from negwise.errors import NegwiseError
+from negwise.losses.kept import apart
 from negwise.losses.layout import Layout, slices
 from negwise.losses.result import Rows
 from negwise.losses.visible import Visible
@@ -81,9 +82,10 @@ class _Streamed(torch.autograd.Function):
         if pull is not None:  # as in the reference: what poisons the gradient has to show in the loss
             loss = loss + (pull * 0).sum(1)
         # Frozen negatives are not kept: a queue may be overwritten before backward.
-        again = (query, positive, keys, done.shift, scale) if ctx.needs_input_grad[2] else ()
-        ctx.save_for_backward(share, pull, *again)
-        ctx.layout, ctx.seen, ctx.tiles = replace(layout, keys=keys.new_empty(0)), seen, (high, wide)
+        given, ctx.together = apart(replace(layout, keys=keys), seen) if ctx.needs_input_grad[2] else ([], None)
+        again = (query, positive, done.shift, scale) if ctx.needs_input_grad[2] else ()
+        ctx.save_for_backward(share, pull, *again, *given)
+        ctx.tiles = high, wide
         wins = done.pairs - done.beaten
         ctx.mark_non_differentiable(wins, done.pairs)
         return loss.to(query.dtype), wins, done.pairs
@@ -98,11 +100,11 @@ class _Streamed(torch.autograd.Function):
         for_positive = -grad * share if need_positive else None
         for_keys = None
         if need_keys:
-            query, positive, keys, shift, scale = again
+            query, positive, shift, scale, *given = again
             weighted = query * (grad * scale).to(query.dtype)[:, None]
-            layout = replace(ctx.layout, keys=keys)
+            layout, seen = ctx.together(given)
             with torch.autocast(query.device.type, enabled=False):
-                for_keys = _backward(query, positive, weighted, shift, layout, ctx.seen, *ctx.tiles)
+                for_keys = _backward(query, positive, weighted, shift, layout, seen, *ctx.tiles)
         return (for_query, for_positive, for_keys, *([None] * len(rest)))
 
 

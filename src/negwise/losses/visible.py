@@ -14,6 +14,8 @@ from negwise.errors import InputError
 
 INTEGERS = (torch.int64, torch.int32, torch.int16, torch.uint8, torch.int8)
 EVERYTHING = slice(None)
+ABOVE_ONE = 1e-3
+"""The log of a probability above 1 by more than rounding."""
 
 
 @dataclass(frozen=True)
@@ -34,7 +36,6 @@ class Visible:
     key_ids: Tensor | None = None
     log_q: Tensor | None = None
     fewest: int = 0
-    most: int = 0
     own: bool = False
     """Both ids are the rows' own numbers: a row does not see the negative of its number."""
 
@@ -106,7 +107,7 @@ def visible(
             fewest, most = int(counts.min()), int(counts.max())
     _check_mask(mask, rows, width)
     _check_log_q(log_q, rows, width)
-    return Visible(
+    seen = Visible(
         width=most,
         counts=counts,
         mask=None if mask is None else mask[:, :most],
@@ -114,9 +115,11 @@ def visible(
         key_ids=None if key_ids is None else key_ids[..., :most],
         log_q=None if log_q is None else log_q.to(like.dtype)[..., :most],
         fewest=fewest,
-        most=most,
         own=own,
     )
+    if look:
+        _check_probabilities(seen)
+    return seen
 
 
 def _counts(mask: Tensor, rows: int, width: int, look: bool) -> Tensor:
@@ -155,3 +158,19 @@ def _check_log_q(log_q: Tensor | None, rows: int, width: int) -> None:
         raise InputError(f"log_q has shape {tuple(log_q.shape)}; expected ({width},) or ({rows}, {width})")
     if log_q.requires_grad:
         raise InputError("log_q requires a gradient, and the correction has none; pass log_q.detach()")
+
+
+def _check_probabilities(seen: Visible) -> None:
+    """No probability is above 1, that of a hidden negative aside; NaN and -inf show in the loss."""
+    log_q = seen.log_q
+    if log_q is None or not log_q.numel() or torch.compiler.is_compiling() or not bool(log_q.max() > ABOVE_ONE):
+        return
+    allowed = seen.allowed(EVERYTHING, EVERYTHING)
+    wrong = log_q > ABOVE_ONE if allowed is None else (log_q > ABOVE_ONE) & allowed
+    if bool(wrong.any()):
+        place = wrong.nonzero()[0].tolist()
+        value = float(log_q.expand_as(wrong)[tuple(place)])
+        raise InputError(
+            f"log_q{place} is {value:g}; expected logs of probabilities, at most 0. "
+            "Is its sign turned, or is it the log of a count?"
+        )

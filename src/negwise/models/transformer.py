@@ -76,7 +76,8 @@ class TextTransformer(nn.Module):
         width = x.shape[-1]
         # At least float32, which autocast leaves the sum in: bfloat16 has no room for angles.
         positions = sinusoids(x.shape[1], width, x.device, torch.promote_types(x.dtype, torch.float32))
-        return self.transformer(math.sqrt(width) * x + positions, mask)
+        x = math.sqrt(width) * x + positions
+        return self.transformer(x if torch.is_autocast_enabled(x.device.type) else x.to(self.project.weight), mask)
 
 
 @cache

@@ -17,7 +17,7 @@ from negwise.samplers.catalogue import Catalogue, Rows
 from negwise.samplers.device import OnDevice
 from negwise.samplers.exclusions import Exclusions
 from negwise.samplers.law import MAX_ITEMS, Alias, Law
-from negwise.samplers.lists import check_ids, check_range
+from negwise.samplers.lists import check_count, check_ids, check_range
 from negwise.samplers.request import Request, check_owner
 from negwise.samplers.shortage import OnShortage, check_policy, settle
 from negwise.samplers.words import LAPS, prefix, slots
@@ -166,6 +166,4 @@ def columns_of(law: Alias) -> Tensor:
 
 
 def check_items(n_items: int) -> int:
-    if not isinstance(n_items, int) or not 1 <= n_items <= MAX_ITEMS:
-        raise InputError(f"n_items={n_items!r}, expected an integer from 1 to 2**30")
-    return n_items
+    return check_count("n_items", n_items, MAX_ITEMS, "2**30")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -11,6 +12,7 @@ from torch import Tensor
 from negwise.draws import Key, Stream
 from negwise.errors import InputError
 from negwise.protocols import Negatives, Sampler
+from negwise.samplers.lists import check_count
 from negwise.samplers.request import Request
 from negwise.samplers.shortage import OnShortage, check_policy, settle
 from negwise.samplers.words import prefix, scale, slots
@@ -33,11 +35,12 @@ class Hardest:
     candidates: int
     score: Score
     on_shortage: OnShortage = "mask"
+    stateful: ClassVar[bool] = True
+    """What comes out follows from the model as it is, and cannot be drawn ahead of the step."""
 
     def __post_init__(self) -> None:
         check_policy(self.on_shortage)
-        if self.candidates < 1:
-            raise InputError(f"Hardest: candidates={self.candidates}, expected 1 or more")
+        check_count("Hardest: candidates", self.candidates)
 
     def __call__(self, positives: Tensor, k: float, key: Key, *, owner: Tensor | None = None) -> Negatives:
         ask = Request.of(positives, k, key)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -96,6 +97,16 @@ def check_range(name: str, values: Tensor, end: int) -> None:
         low, high = values.aminmax()
         if int(low) < 0 or int(high) >= end:
             raise InputError(f"{name} holds {int(low)}..{int(high)}, expected 0..{end - 1}")
+
+
+def check_count(name: str, value: object, most: int | None = None, said: str = "") -> int:
+    """A whole number, 1 or more and ``most`` at most, ``said`` being how to write that; NumPy's integers are fine."""
+    if isinstance(value, int | np.integer) and not isinstance(value, bool):
+        number = int(value)
+        if number >= 1 and (most is None or number <= most):
+            return number
+    expected = "an integer, 1 or more" if most is None else f"an integer from 1 to {said}"
+    raise InputError(f"{name}={value!r}, expected {expected}")
 
 
 def check_ids(name: str, values: object) -> Tensor:

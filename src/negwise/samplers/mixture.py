@@ -20,8 +20,9 @@ class Mixture:
     """Each slot comes from part i with probability ``weights[i]``, over the parts that can fill it.
 
     ``log_q = log sum_i w_i q_i(id)``, with the weights renormalised over the parts that can fill the slot. It is
-    None where a part has no ``log_prob`` (`Given`, `Hardest`). A mixture within a mixture is taken apart, its weights
-    multiplied. What to do when K is more than there is, is the parts' policy; a slot that no part fills is masked.
+    None where a part gives none (`Given`, `Hardest`, ``log_q=False``). A mixture within a mixture is taken apart, its
+    weights multiplied. What to do when K is more than there is, is the parts' policy; a slot that no part fills is
+    masked.
 
     >>> from negwise.samplers import Popularity, Uniform
     >>> half = Mixture([Uniform(4), Popularity(torch.tensor([1, 1, 1, 5]))], weights=[0.5, 0.5])
@@ -49,6 +50,11 @@ class Mixture:
         object.__setattr__(self, "parts", tuple(part for part, _ in flat))
         object.__setattr__(self, "weights", tuple(weight for _, weight in flat))
 
+    @property
+    def stateful(self) -> bool:
+        """Whether a part is, so that nothing can be drawn ahead of the step."""
+        return any(getattr(part, "stateful", False) for part in self.parts)
+
     def __call__(self, positives: Tensor, k: float, key: Key, *, owner: Tensor | None = None) -> Negatives:
         ask = Request.of(positives, k, key)
         # The same key gives every part the same counts, so a part's mask says which wanted slots it fills.
@@ -62,11 +68,14 @@ class Mixture:
         part = (chance[..., None] >= share.cumsum(-1)[..., :-1]).sum(-1, keepdim=True)
         mask = able.any(-1)
         ids = torch.stack([one.ids for one in drawn], -1).gather(-1, part).squeeze(-1) * mask
-        log_q = self._log_q(ids, ask.positives, owner, share)
+        log_q = self._log_q(drawn, ids, ask.positives, owner, share)
         return Negatives(ids, mask, None if log_q is None else log_q.masked_fill(~mask, 0), removed(drawn, weights))
 
-    def _log_q(self, ids: Tensor, positives: Tensor, owner: Tensor | None, share: Tensor) -> Tensor | None:
-        if not all(hasattr(part, "log_prob") for part in self.parts):
+    def _log_q(
+        self, drawn: Sequence[Negatives], ids: Tensor, positives: Tensor, owner: Tensor | None, share: Tensor
+    ) -> Tensor | None:
+        # What gives no log_q is not weighed either, whether it cannot be (Given) or was told not to.
+        if any(one.log_q is None for one in drawn) or not all(hasattr(part, "log_prob") for part in self.parts):
             return None
         each = [part.log_prob(ids, positives, owner=owner) for part in self.parts]  # type: ignore[attr-defined]
         return (torch.stack(each, -1).double() + share.log()).logsumexp(-1).float()

@@ -8,8 +8,8 @@ import torch
 from torch import Tensor
 
 from negwise.draws import Key
-from negwise.errors import InputError
 from negwise.protocols import Negatives
+from negwise.samplers.lists import check_count
 from negwise.samplers.popularity import Popularity
 from negwise.samplers.request import Request
 from negwise.samplers.shared import Shared
@@ -26,7 +26,7 @@ class Pool:
     without replacement over candidates; an id that is in the pool twice may come twice.
 
     The candidates are independent draws from ``source``, so a slot alone follows ``source`` renormalised over
-    what the row may draw: ``log_q`` and ``removed`` are those of ``source``.
+    what the row may draw: ``log_q`` and ``removed`` are those of ``source``; no ``log_q`` where ``source`` gives none.
     """
 
     source: Uniform | Popularity
@@ -35,8 +35,7 @@ class Pool:
 
     def __post_init__(self) -> None:
         check_policy(self.on_shortage)
-        if self.size < 1:
-            raise InputError(f"Pool: size={self.size}, expected 1 or more")
+        check_count("Pool: size", self.size)
 
     def __call__(self, positives: Tensor, k: float, key: Key, *, owner: Tensor | None = None) -> Negatives:
         ask = Request.of(positives, k, key)
@@ -47,7 +46,8 @@ class Pool:
         ids = candidates[place] * mask
         pool, inverse = torch.unique(candidates, return_inverse=True)
         removed = 1 - rows.allowed.double() / catalogue.law.total
-        return Negatives(ids, mask, catalogue.log_q(rows, ids), removed.float(), pool, inverse[place] * mask)
+        log_q = catalogue.log_q(rows, ids) if self.source.engine.log_q else None
+        return Negatives(ids, mask, log_q, removed.float(), pool, inverse[place] * mask)
 
     def log_prob(self, ids: Tensor, positives: Tensor, *, owner: Tensor | None = None) -> Tensor:
         """Log probability (B, K) that a slot of row b holds ``ids[b, k]``, over pools."""

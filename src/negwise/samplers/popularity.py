@@ -40,6 +40,11 @@ class Popularity:
     def __post_init__(self) -> None:
         if not math.isfinite(self.alpha) or self.alpha < 0:
             raise InputError(f"alpha={self.alpha}, expected a finite number >= 0, such as 0.75")
+        came: object = self.counts  # callers without types pass lists
+        if not isinstance(came, Tensor):
+            raise InputError(
+                f"Popularity: counts is a {type(came).__name__}; expected a torch tensor: torch.tensor(counts)"
+            )
         counts = self.counts.double()
         if not bool(counts.isfinite().all()) or bool((counts < 0).any()):
             raise InputError(

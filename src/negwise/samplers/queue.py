@@ -12,7 +12,7 @@ from negwise.errors import InputError
 from negwise.protocols import Negatives
 from negwise.samplers.engine import Impl, which
 from negwise.samplers.exclusions import Exclusions
-from negwise.samplers.lists import check_ids
+from negwise.samplers.lists import check_count, check_ids
 from negwise.samplers.request import Known, Request
 from negwise.samplers.shared import Shared
 from negwise.samplers.shortage import OnShortage, check_policy
@@ -28,6 +28,9 @@ class Queue:
     Only `push` changes a queue. With several processes push what was gathered, on every process alike.
     """
 
+    stateful = True
+    """What comes out follows from what was pushed, and cannot be drawn ahead of the step."""
+
     def __init__(
         self,
         capacity: int,
@@ -40,8 +43,7 @@ class Queue:
         dtype: torch.dtype = torch.float32,
     ) -> None:
         check_policy(on_shortage)
-        if capacity < 1:
-            raise InputError(f"Queue: capacity={capacity}, expected 1 or more")
+        check_count("Queue: capacity", capacity)
         self.capacity, self.on_shortage, self.impl = capacity, on_shortage, impl
         self._known = Known(exclude)
         self.pushed = 0
@@ -58,7 +60,9 @@ class Queue:
 
     @property
     def vectors(self) -> Tensor:
-        """The vectors of `ids`, (len, width), without gradient."""
+        """The vectors of `ids`, (len, width), without gradient: the queue's own memory. `push` after ``backward()``, or
+        pass ``vectors.clone()``: a loss that is small enough to keep every score keeps these, too.
+        """
         if self._vectors is None:
             raise InputError("this queue holds ids only; make it with Queue(capacity, width=D) to hold vectors")
         return self._vectors[: len(self)]
@@ -110,7 +114,10 @@ class Queue:
         came = {name: tuple(value.shape) for name, value in state.items() if name != "pushed"}
         if mine != came or "pushed" not in state:
             raise InputError(f"Queue: the state has {came}, expected {mine} and 'pushed'")
-        self.pushed = int(state["pushed"])
+        pushed = int(state["pushed"])
+        if pushed < 0:
+            raise InputError(f"Queue: the state says pushed={pushed}, expected how many were pushed, 0 or more")
+        self.pushed = pushed
         self._ids.copy_(state["ids"])
         if self._vectors is not None:
             self._vectors.copy_(state["vectors"])

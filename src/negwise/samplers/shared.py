@@ -56,6 +56,7 @@ class Shared:
         if len(self.ids) == 0:
             return torch.full(ids.shape, -torch.inf, device=ids.device)
         values, order = self.ids.sort()
+        ids = ids.contiguous()
         first, last = torch.searchsorted(values, ids), torch.searchsorted(values, ids, right=True)
         # Whether a row may draw an id is the same wherever the id stands, so its first place tells.
         may = self.allowed.gather(1, order[first.clamp(max=len(values) - 1)]) & (last > first)

@@ -17,7 +17,9 @@ def mi_bound(loss: Any, k: ArrayLike) -> Floats:
 
     ``loss`` is the InfoNCE loss averaged over samples with K negatives each: a number, an array, a tensor, or what
     `negwise.losses.info_nce` returned. A loss that is not the mean of eq. 1 (debiased, weighted, corrected by log_q,
-    another loss altogether) bounds nothing, and is refused.
+    another loss altogether) bounds nothing, and is refused; so is a result whose rows were not compared with ``k``
+    negatives each (masks, counts, a K between whole numbers). There the bound is a mean over rows, of
+    ``mi_bound(info_nce(..., reduction="none").loss, pairs)``.
 
     >>> float(mi_bound(1.2, 4).round(4))
     0.4094
@@ -28,9 +30,24 @@ def mi_bound(loss: Any, k: ArrayLike) -> Floats:
                 f"loss: eq. 2 bounds the mutual information by the mean of eq. 1, but {loss.why}. "
                 "Pass the loss of negwise.losses.info_nce without corrections."
             )
+        _check_pairs(loss.pairs, k)
         loss = loss.loss
     if hasattr(loss, "detach"):  # a tensor, known by what it can do: this module does without torch
-        loss = loss.detach().cpu().numpy()
+        loss = loss.detach().cpu().double().numpy()  # bfloat16 is none of NumPy's
     values, negatives = as_floats(loss, "loss"), check_k(k)
     check_broadcast(loss=values, k=negatives)
     return np.log1p(negatives) - values
+
+
+def _check_pairs(pairs: Any, k: ArrayLike) -> None:
+    """Every row was compared with ``k`` negatives; ``pairs`` (B,) is None where nobody counted."""
+    if pairs is None:
+        return
+    counted, negatives = pairs.detach().cpu().numpy(), check_k(k)
+    if counted.size and not (negatives == counted).all():
+        fewest, most = counted.min(), counted.max()
+        rows = f"{fewest}" if fewest == most else f"{fewest} to {most}"
+        raise InputError(
+            f"k={k!r}, but the rows of this loss have {rows} negatives each. Pass that number; where rows "
+            'differ, take reduction="none" and mi_bound(result.loss, result.pairs).mean().'
+        )

@@ -1,7 +1,7 @@
 """The next step's batch and negatives, made by a thread while the GPU works on this step's.
 
 Both are functions of (seed, step) and of K, so that when they are made changes nothing. Only a rule that looks at
-nothing but the step says K ahead of time.
+nothing but the step says K ahead of time, and samplers that are ``stateful`` are not asked ahead of it.
 """
 
 from __future__ import annotations

@@ -13,6 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from negwise.errors import InputError
 from negwise.protocols import Draw, Negatives, Query, TableModel
 
 DENSE = 8
@@ -69,6 +70,11 @@ class Asked:
         """From ids to places; with ``correct`` the loss will be corrected by the sampler's ``log_q``."""
         if isinstance(drawn, Draw):
             return cls(query, positives, drawn)
+        if correct and drawn.log_q is None:
+            raise InputError(
+                "correct=True, and the sampler gave no log_q to correct with, as Popularity(log_q=False), Hardest and "
+                "Given do not. Take a sampler that does, or correct=False"
+            )
         log_q = drawn.log_q if correct else None
         if isinstance(model, TableModel):
             return cls(query, positives, Negatives(drawn.ids, drawn.mask, log_q))

@@ -94,9 +94,13 @@ class Run:
             self.learner = Recorded(self.learn, self.fabric.device)
             by_id = isinstance(self.model, TableModel) and not self.settings.correct
             self.planner = self.sampler if by_id and isinstance(self.sampler, Planner) else None
-        # A CPU has its hands full with the step itself; several ranks take turns to speak to each other.
+        # A CPU has its hands full with the step itself; several ranks take turns to speak to each other. A sampler that
+        # asks the model, or what was pushed, has to wait for this step to end.
         self.looks_ahead = (
-            self.fabric.device.type == "cuda" and self.fabric.world_size == 1 and isinstance(self.rule, OpenLoopRule)
+            self.fabric.device.type == "cuda"
+            and self.fabric.world_size == 1
+            and isinstance(self.rule, OpenLoopRule)
+            and not getattr(self.sampler, "stateful", False)
         )
 
     def go(self) -> dict[str, Any]:

@@ -11,6 +11,7 @@ from negwise.errors import NegwiseError
 from negwise.losses.fused import late, lookup, product, tally
 from negwise.losses.fused.given import NOTHING, Heat, Hidden
 from negwise.losses.fused.steps import turned
+from negwise.losses.kept import apart
 from negwise.losses.layout import Drawn, Keys, Layout, PerRow, Shared, Table, Tallied
 from negwise.losses.result import Rows
 from negwise.losses.visible import Visible
@@ -58,9 +59,10 @@ class _Fused(torch.autograd.Function):
         else:
             done, taken = lookup.forward(own, other, table, _ids(layout), heat, hidden, seen.width, stats, pull, train)
         # Frozen negatives are not kept: a queue may be overwritten before backward.
-        again = (keys,) if train else ()
+        given, ctx.together = apart(hidden) if train else ([], None)
+        again = (keys, *given) if train else ()
         ctx.save_for_backward(query, done.kept, done.units, taken if train else None, temperature, *again)
-        ctx.heat, ctx.hidden, ctx.width, ctx.kind = heat, hidden, seen.width, type(layout)
+        ctx.heat, ctx.width, ctx.kind = heat, seen.width, type(layout)
         ctx.other = positive.dtype
         ctx.mark_non_differentiable(done.wins, done.pairs)
         return done.loss, done.wins, done.pairs
@@ -80,15 +82,15 @@ class _Fused(torch.autograd.Function):
         for_keys = for_heat = None
         if need_keys:
             assert rates is not None
-            (keys,) = again
-            table = keys.contiguous()
+            keys, *given = again
+            table, (hidden,) = keys.contiguous(), ctx.together(given)
             if ctx.kind is Shared:
-                for_keys = product.backward_keys(own, table, ctx.width, kept, rates, ctx.heat, ctx.hidden)
+                for_keys = product.backward_keys(own, table, ctx.width, kept, rates, ctx.heat, hidden)
             elif ctx.kind is Tallied:
                 for_keys = product.backward_keys(own, table, len(table), kept, rates, ctx.heat, NOTHING, taken)
             else:
                 ids = ctx.kind is not PerRow
-                for_keys = lookup.backward_keys(own, table, ids, taken, kept, rates, ctx.heat, ctx.hidden)
+                for_keys = lookup.backward_keys(own, table, ids, taken, kept, rates, ctx.heat, hidden)
         if need_heat:  # every score is q . k / T, so dT = -(q . dq) / T
             each = -grad * (own.float() * units).sum(1) / temperature.reshape(-1).to(grad)
             for_heat = (each if ctx.heat.step else each.sum()).reshape(temperature.shape).to(temperature)

@@ -71,7 +71,7 @@ def _allowed(mask, limits, names, key_ids, b, j, inside, K, OWN: tl.constexpr):
     if mask is not None:
         ok = ok & (tl.load(mask + b * K + j, mask=ok, other=0) != 0)
     if key_ids is not None:
-        ok = ok & (tl.load(key_ids + j, mask=j < K, other=0) != names)
+        ok = ok & (tl.load(key_ids + j, mask=j < K, other=0).to(tl.int64) != names)
     if OWN:
         ok = ok & (j != b)
     return ok
@@ -216,7 +216,7 @@ def multiply(
         last = tl.minimum(last, tl.max(limits, 0))
     names = 0
     if row_ids is not None:
-        names = tl.load(row_ids + b, mask=inside, other=0)[:, None]
+        names = tl.load(row_ids + b, mask=inside, other=0).to(tl.int64)[:, None]
 
     zero = tl.zeros((BLOCK_B,), tl.float32)
     carry = (raw, zero, zero, zero, zero, zero, tl.zeros((BLOCK_B, BLOCK_D if PULL else 1), tl.float32))
@@ -287,7 +287,7 @@ def _sweep_back(
                 limits = tl.load(counts + b, mask=inside, other=0).to(tl.int32)
             names = 0
             if row_ids is not None:
-                names = tl.load(row_ids + b, mask=inside, other=0)[None, :]
+                names = tl.load(row_ids + b, mask=inside, other=0).to(tl.int64)[None, :]
             within = inside[None, :] & (j < K)[:, None]
             ok = _allowed(mask, limits[None, :], names, key_ids, b[None, :], j[:, None], within, K, OWN)
             share = tl.where(ok, share, 0.0)
