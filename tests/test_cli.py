@@ -1,5 +1,6 @@
 """The command line as a person meets it: exit codes, what goes to which stream, and every message."""
 
+import gzip
 import json
 import os
 import pty
@@ -235,3 +236,28 @@ def test_reproduce_theory(negwise, tmp_path):
     assert {file.suffix for file in files} == {".png", ".svg", ".csv"}
     assert all(file.stat().st_size > 1000 for file in files)
     assert err.count("\n") == len(names)
+
+
+def test_a_place_that_cannot_be_written_is_named(negwise, tmp_path):
+    code, _, err = negwise("explore", "--no-open", "--out", tmp_path)
+    assert code == 1
+    assert err == f"negwise: {tmp_path}: Is a directory\n"
+
+
+def test_a_compressed_log_is_called_one(negwise, tmp_path):
+    log = tmp_path / "log.csv.gz"
+    log.write_bytes(gzip.compress(b"step,train_auc,val_auc\n1,0.7,0.6\n"))
+    code, _, err = negwise("estimate", "--curves", log)
+    assert code == 2
+    assert "a compressed file" in err
+
+
+def test_columns_of_a_log_for_a_report(negwise, tmp_path):
+    log = tmp_path / "log.csv"
+    log.write_text("when,fit,held\n" + "".join(f"{n},{0.6 + n / 40},{0.55 + n / 50}\n" for n in range(1, 9)))
+    code, _, err = negwise("report", log, "--out", tmp_path / "page.html")
+    assert code == 2 and "--val-column NAME" in err
+    words = ["--train-column", "fit", "--val-column", "held", "--step-column", "when"]
+    code, _, err = negwise("report", log, *words, "--out", tmp_path / "page.html")
+    assert code == 0, err
+    assert (tmp_path / "page.html").exists()

@@ -104,7 +104,18 @@ def test_a_trained_model_loads_in_two_lines(negwise, pairs, tmp_path):
         (["--model", "siamese-cnn", "--k", "many"], "cannot read K"),
         (["--model", "bert4rec"], "serves pairs"),
         (["--model", "bert4rec", "--data", "clicks"], "learns from sequences"),
-        (["--model", "siamese-cnn", "--split", "moon"], "split"),
+        (["--model", "siamese-cnn", "--split", "moon"], "expected one of random, folders"),
+        (["--model", "siamese-cnn", "--k", "0"], "k: got 0, expected 1 or more"),
+        (["--model", "siamese-cnn", "--k", "120"], "no row has more than 119 negatives"),
+        (["--model", "siamese-cnn", "--k", "warm:20", "--pool", "16"], "no row has more than 16 negatives"),
+        (["--model", "siamese-cnn", "--k", "1e9"], "no row has more than"),
+        (["--model", "siamese-cnn", "--pool", "0"], "pool: got 0"),
+        (["--model", "siamese-cnn", "--history", "0"], "history: got 0"),
+        (["--model", "siamese-cnn", "--queries", "0"], "queries: got 0"),
+        (["--model", "siamese-cnn", "--epochs", "0"], "epochs: got 0"),
+        (["--model", "siamese-cnn", "--epochs", "2", "--steps", "2"], "got both"),
+        (["--model", "siamese-cnn", "--learning-rate", "-1"], "learning_rate: got -1, expected a number above 0"),
+        (["--model", "siamese-cnn", "--learning-rate", "nan"], "learning_rate: got nan"),
     ],
 )
 def test_a_wrong_training_exits_2(negwise, pairs, tmp_path, words, message):
@@ -131,7 +142,7 @@ def test_columns_by_name_and_arguments_of_the_model(negwise, tmp_path, monkeypat
     config = json.loads((tmp_path / "run" / "config.json").read_text())["run"]
     assert config["settings"] == {"layers": 1}
     assert config["columns"] == {"user": "customer", "item": "thing", "time": "when"}
-    for bad, said in (("layers", "layers"), ("layers=many", "hidden=128"), ("storeys=2", "storeys")):
+    for bad, said in (("layers", "layers"), ("layers=many", "dropout=0.1"), ("storeys=2", "storeys")):
         code, _, err = negwise("train", *words, "--setting", bad, "--out", tmp_path / "other")
         assert code == 2
         assert said in err
@@ -146,3 +157,47 @@ def test_a_model_is_not_loaded_onto_other_data(negwise, pairs, tmp_path):
     pairs.write_text(pairs.read_text() + '{"left": "one more", "right": "body of one more document"}\n')
     with pytest.raises(InputError, match="data changed"):
         load(tmp_path / "run")
+
+
+def test_vectors_need_words_and_a_job_is_no_run(negwise, tmp_path, monkeypatch):
+    monkeypatch.setenv("NEGWISE_CACHE", str(tmp_path / "cache"))
+    log = tmp_path / "log.csv"
+    log.write_text("user,item\n" + "".join(f"c{i % 9},t{i % 13}\n" for i in range(90)))
+    words = ["--data", log, "--model", "bert4rec", "--steps", 2, "--batch-size", 4, "--device", "cpu", "--k", 1]
+    code, _, err = negwise("train", *words, "--vectors", "glove.txt", "--out", tmp_path / "run")
+    assert code == 2 and "no words for bert4rec to read" in err
+    (tmp_path / "job").mkdir()
+    (tmp_path / "job" / "job.json").write_text("{}")
+    code, _, err = negwise("train", *words, "--out", tmp_path / "job")
+    assert code == 2 and "the folder of a job" in err
+    assert [file.name for file in (tmp_path / "job").iterdir()] == ["job.json"]
+
+
+def test_a_run_that_was_not_a_pilot_is_told_of(negwise, pairs, tmp_path):
+    words = ["--data", pairs, "--model", "siamese-cnn", "--steps", 4, "--batch-size", 8, "--eval-every", 2]
+    words += ["--device", "cpu"]
+    for k, said in (("4", "trained with K = 4"), ("warm:3", "trained with K from 1 to 3"), ("1", None)):
+        out = tmp_path / k.replace(":", "-")
+        assert negwise("train", *words, "--k", k, "--out", out)[0] == 0
+        reasons = json.loads(negwise("estimate", "--curves", out, "--json")[1])["reasons"]
+        assert any("K = 1" in reason for reason in reasons) is (said is not None)
+        assert said is None or said in reasons[0]
+
+
+def test_data_that_moved_and_numbers_that_nobody_has(negwise, pairs, tmp_path):
+    words = ["--model", "siamese-cnn", "--steps", 2, "--batch-size", 8, "--out", tmp_path / "run", "--device", "cpu"]
+    assert negwise("train", "--data", pairs, *words)[0] == 0
+    moved = pairs.rename(tmp_path / "elsewhere.jsonl")
+    with pytest.raises(InputError, match=r"its data, .*pairs.jsonl, is not there.*load\(out, data="):
+        load(tmp_path / "run")
+    trained = load(tmp_path / "run", data=moved)
+    with pytest.raises(InputError, match="queries: got -1 to -1, expected numbers from 0 to"):
+        trained.score([-1], [1])
+    with pytest.raises(InputError, match="queries: got float64"):
+        trained.score([0.5], [1])
+    with pytest.raises(InputError, match="candidates: got 1000000000 to"):
+        trained.score([0], [10**9])
+    with pytest.raises(InputError, match=r"candidates: got int64 of shape \(1, 1\)"):
+        trained.score([0], [[1]])
+    with pytest.raises(InputError, match="split='moon'"):
+        trained.score([0], [1], split="moon")

@@ -26,3 +26,13 @@ def test_permissions_are_those_of_an_ordinary_file(tmp_path):
     plain = tmp_path / "plain"
     plain.write_text("")
     assert write_atomically(tmp_path / "ours", "").stat().st_mode == plain.stat().st_mode
+
+
+def test_an_error_names_what_was_asked_for(tmp_path):
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "file").write_text("")
+    for target in (tmp_path / "folder", tmp_path / "file" / "below"):
+        with pytest.raises(OSError, match=r"\[Errno") as caught:
+            write_atomically(target, "text")
+        assert caught.value.filename == str(target)
+    assert sorted(file.name for file in tmp_path.iterdir()) == ["file", "folder"]

@@ -1,6 +1,8 @@
 """The public contract: these names stay."""
 
 import inspect
+import subprocess
+import sys
 
 import pytest
 
@@ -99,3 +101,8 @@ def test_a_missing_extra_names_its_install_line(monkeypatch):
     monkeypatch.setitem(__import__("sys").modules, "altair", None)
     with pytest.raises(ImportError):
         require("altair", extra="plot")
+
+
+def test_packages_are_there_without_an_import_of_their_own():
+    code = "import negwise as nw, sys; assert 'torch' not in sys.modules; nw.curves.read; nw.losses.info_nce"
+    subprocess.run([sys.executable, "-c", code], check=True)

@@ -32,6 +32,8 @@ _HOMES = {
     "negwise.theory.reliability": ("reliability",),
     "negwise.theory.separation": ("auc", "separation"),
 }
+_PARTS = ("curves", "data", "distributed", "draws", "losses", "metrics", "models", "samplers", "schedule", "train")
+"""Packages that are fetched by their names alike: ``nw.curves.read(...)``."""
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 
 __all__ = [
@@ -55,6 +57,8 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
+    if name in _PARTS:
+        return importlib.import_module(f"negwise.{name}")
     home = _HOME_OF.get(name)
     if home is None:
         raise AttributeError(f"module 'negwise' has no attribute {name!r}")

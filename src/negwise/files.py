@@ -10,8 +10,15 @@ from pathlib import Path
 def write_atomically(path: str | os.PathLike[str], content: bytes | str) -> Path:
     """Write ``content`` to ``path``, making its folder; a reader never sees half of it."""
     target = Path(path)
-    target.parent.mkdir(parents=True, exist_ok=True)
     data = content.encode() if isinstance(content, str) else content
+    try:
+        return _write(target, data)
+    except OSError as error:  # of the temporary file: nobody asked for that
+        raise type(error)(error.errno, error.strerror, str(target)) from error
+
+
+def _write(target: Path, data: bytes) -> Path:
+    target.parent.mkdir(parents=True, exist_ok=True)
     handle, temporary = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
     try:
         with os.fdopen(handle, "wb") as file:

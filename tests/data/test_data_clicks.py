@@ -136,3 +136,7 @@ def test_true_auc_of_one_user_and_two_shown_items_is_exact(shape):
     chance = {(i, j): p[i] * (1 - p[j]) for i, j in itertools.permutations(range(12), 2)}
     won = sum(weight for (i, j), weight in chance.items() if score[i] > score[j])
     assert world.auc == pytest.approx(won / sum(chance.values()), abs=1e-12)
+
+
+def test_another_calendar_is_another_world():
+    assert clicks(seed=4, days=14, **SMALL).digest != clicks(seed=4, days=28, **SMALL).digest

@@ -360,3 +360,23 @@ def test_columns_can_be_named(tmp_path):
     path.write_text("who,what\na,b\n")
     source = read(path, columns={"user": "who", "item": "what"}, cache=tmp_path / "cache")
     assert source.tables["users"]["id"].to_pylist() == ["a"]
+
+
+def test_users_with_one_item_are_told_of(tmp_path):
+    path = tmp_path / "log.csv"
+    rows = [f"a{user},{item}" for user in range(40) for item in range(4)] + [f"b{user},1" for user in range(30)]
+    path.write_text("user,item\n" + "\n".join(rows) + "\n")
+    task = prepare(read(path, cache=tmp_path / "cache"), split="user")
+    assert any("30 users with a single item" in note for note in task.notes)
+    assert "user" in inspect(path, cache=tmp_path / "cache").splits
+    path.write_text("user,item\n" + "\n".join(rows[-30:]) + "\na,1\na,2\n")
+    assert "user" not in inspect(path, cache=tmp_path / "cache").splits
+
+
+def test_days_as_numbers_are_refused(tmp_path):
+    path = tmp_path / "log.csv"
+    path.write_text("user,item,time\na,1,20191112\nb,2,20191113\n")
+    with pytest.raises(InputError, match=r"every time reads as a day, the last 20191113.*Write days as 2019-11-13"):
+        read(path, cache=tmp_path / "cache")
+    path.write_text("user,item,time\na,1,20191112\nb,2,20191399\n")  # no day, so seconds since some beginning
+    assert read(path, cache=tmp_path / "cache").tables["interactions"]["time"].to_pylist()[1] == 20191399000

@@ -282,7 +282,9 @@ def test_report_counts_pairs(messy, tmp_path):
     assert report.counts["pairs"] == len(pairs)
     assert report.counts["distinct_bodies"] == len({tuple(words(body)) for _, body in pairs})
     assert report.counts["body_length"] == np.mean([len(words(body)) for _, body in pairs])
-    assert report.negatives.most == max(len(n) for n in negatives)
+    bodies = [tuple(words(body)) for _, body in pairs]
+    assert report.negatives.most == max(len(pairs) - bodies.count(body) for body in bodies)
+    assert f"the {sum(len(n) for n in negatives)} given are drawn no more often" in report.negatives.source
     assert report.counts["given_negatives"] == sum(len(n) for n in negatives)
 
 

@@ -77,3 +77,8 @@ def test_a_lower_bound_tries_more():
 def test_what_is_no_rule_is_refused():
     with pytest.raises(InputError, match="cannot read K"):
         arms_of(OK, "wram", 1000)
+
+
+def test_a_large_k_keeps_its_digits():
+    found, _ = arms_of(replace(OK, k=5e6, k_int=5_000_000), "fixed", 1_234_567)
+    assert rules(found) == ["1234567", "1"] and found[0].k == 1_234_567

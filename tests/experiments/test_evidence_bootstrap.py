@@ -119,3 +119,18 @@ def test_holm():
     """Sorted: .005 x 4, .01 x 3, .03 x 2, .04 x 1, and never below the one before."""
     assert holm([0.01, 0.04, 0.03, 0.005]) == pytest.approx([0.03, 0.06, 0.06, 0.02])
     assert holm([0.6, 0.7]) == [1.0, 1.0]
+
+
+@pytest.mark.parametrize(("seeds", "redrawn"), [(3, (0.69, 0.81)), (5, (0.80, 0.89)), (10, (0.86, 0.94))])
+def test_how_often_intervals_over_few_seeds_cover_the_truth(seeds, redrawn):
+    """Where seeds make the difference: what the page says of both intervals."""
+    dice, worlds, truth = np.random.default_rng(1), 500, 50_000
+    covered = {"interval": 0, "student": 0}
+    for levels in dice.normal(truth, 5_000, (worlds, seeds)).round().astype(int):
+        ranks = {("1", seed): single([level, level], size=100_001) for seed, level in enumerate(levels)}
+        found = measure(ranks, ["1"], range(seeds), "auc", folds=None, draws=400)["1"]
+        for name in covered:
+            low, high = getattr(found, name)
+            covered[name] += low <= 0.5 <= high
+    assert redrawn[0] < covered["interval"] / worlds < redrawn[1]
+    assert 0.92 < covered["student"] / worlds < 0.98

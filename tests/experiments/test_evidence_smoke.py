@@ -14,7 +14,7 @@ from negwise.experiments.evidence.protocol import Protocol
 from negwise.experiments.evidence.record import collect, ranks_of, write
 from negwise.experiments.evidence.reproduce import Asked, protocol_of, reproduce
 from negwise.experiments.evidence.stopwatch import reproduce_seconds
-from negwise.experiments.evidence.tables import endpoints, sweep
+from negwise.experiments.evidence.tables import endpoints, sweep, tuning
 from negwise.experiments.evidence.tasks import TASKS
 from negwise.experiments.evidence.truth import truths
 from negwise.experiments.training import Training, make_task, train
@@ -59,7 +59,7 @@ def walks(folder):
 def here(cells):
     """Cells in this process, one after the other."""
     for cell in cells:
-        train(Training(**cell.training), cell.folder, show=False)
+        train(Training(**cell.training), cell.folder, show=False, any_k=True)
 
 
 @pytest.mark.parametrize("task", TASKS)
@@ -331,3 +331,43 @@ def test_the_fit_finds_the_curve_that_it_was_given():
     }
     fit = fit_of(pilot, 1000.0)
     assert fit.mu == pytest.approx(1.3, rel=1e-3) and fit.tau == pytest.approx(150, rel=5e-3) and fit.largest < 1e-3
+
+
+def test_a_watched_pilot_that_was_cut_off_begins_anew(cache, monkeypatch):
+    training = Training(data="clicks", model="nrms", k="1", steps=6, eval_every=2, device="cpu", **TINY["news"])
+    whole = simulated._watched(training, cache / "whole" / "watched")[:2]
+    asked = []
+
+    def cut(self, *given):
+        asked.append(self)
+        if len(asked) == 3:
+            raise KeyboardInterrupt
+        return plain(self, *given)
+
+    plain = simulated.Watched.ranks
+    monkeypatch.setattr(simulated.Watched, "ranks", cut)
+    with pytest.raises(KeyboardInterrupt):
+        simulated._watched(training, cache / "watched")
+    monkeypatch.undo()
+    monkeypatch.setenv("NEGWISE_CACHE", str(cache / "cache"))
+    for _ in range(2):  # from the start, and then from what was kept
+        scores, steps = simulated._watched(training, cache / "watched")[:2]
+        assert steps == whole[1] and np.array_equal(scores, whole[0])
+
+
+def test_rates_that_failed_and_choices_that_are_open(done):
+    _, one = done
+    record = json.loads(json.dumps(one.record))
+    first = next(iter(record["tuning"]))
+    record["tuning"][first]["tried"][0]["val_auc"] = None
+    record["tuning"]["99"] = None
+    text = tuning({"news": replace(one, record=record)})
+    assert "failed" in text and "| 99 |" not in text
+
+
+def test_a_pilot_that_ranks_perfectly_can_be_read_again(done):
+    _, one = done
+    record = json.loads(json.dumps(one.record))
+    curve = next(arm for arm in record["arms"] if arm["rule"] == "1")["seeds"][0]["curve"]["train"]
+    curve["auc"][-1] = 1.0
+    assert replace(one, record=record).k_at(0.9) >= 1

@@ -48,3 +48,11 @@ def test_noise_on_a_plateau_is_no_rise():
         still_rising(np.arange(20.0), 2 + np.random.default_rng(seed).normal(0, 0.05, 20)) for seed in range(200)
     ]
     assert np.mean(flagged) < 0.06
+
+
+def test_it_goes_on_from_where_the_curve_ends_however_late_it_began():
+    t, y = rise(2.0, noise=0.02)
+    fit, late = forecast(t, y), forecast(t + 1e6, y)
+    assert fit.at(t[-1:]) == pytest.approx(y[-1])
+    np.testing.assert_allclose(late.at(np.array([2.0, 2.5, 9.0]) + 1e6), fit.at(np.array([2.0, 2.5, 9.0])), rtol=1e-4)
+    assert fit.at(np.array([1e9])) == pytest.approx(fit.asymptote)

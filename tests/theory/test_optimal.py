@@ -206,3 +206,34 @@ BAD = [
 def test_errors_say_what_came_and_what_to_type(arguments, message):
     with pytest.raises(InputError, match=message.replace("(", r"\(")):
         nw.optimal_k(**arguments)
+
+
+def test_counts_of_training_are_taken_where_there_is_no_validation():
+    own = nw.optimal_k(0.75, train_queries=1000, train_pairs=20_000)
+    assert own.interval == nw.optimal_k(0.75, n_queries=1000, n_pairs=20_000).interval is not None
+    assert own.interval == nw.optimal_k(0.75, train_queries=1000, train_pairs=20_000, n_queries=5, n_pairs=9).interval
+
+
+@pytest.mark.parametrize(
+    ("more", "says"),
+    [
+        ({"steps": [1, 2, 3]}, "steps: got steps, but no curve"),
+        ({"val_se": 0.01}, "val_se: got an error of validation, but no val_auc"),
+        ({"train_steps": [1, 2, 3]}, "train_steps: got steps for a single train_auc"),
+    ],
+)
+def test_what_would_be_ignored_is_refused(more, says):
+    with pytest.raises(InputError, match=says):
+        nw.optimal_k(0.9, **more)
+
+
+def test_counts_of_each_evaluation_against_one_number():
+    with pytest.raises(InputError, match=r"n_pairs: got 150\.0 at position 1, expected at least"):
+        nw.optimal_k(0.8, [0.6, 0.7], steps=[1, 2], n_queries=[100, 200], n_pairs=150)
+
+
+def test_a_curve_without_steps_says_that_it_is_taken_as_even():
+    even = nw.optimal_k(0.96, [0.7, 0.8, 0.85, 0.86])
+    assert any("evenly spaced" in reason for reason in even.reasons)
+    for given in (nw.optimal_k(0.96, [0.7, 0.8, 0.85, 0.86], steps=[1, 2, 4, 8]), nw.optimal_k(0.96, 0.86)):
+        assert not any("evenly spaced" in reason for reason in given.reasons)

@@ -1,10 +1,12 @@
 import itertools
+from fractions import Fraction
+from math import comb
 
 import numpy as np
 import pytest
 
 from negwise.errors import InputError
-from negwise.theory.ranks import rank_auc, rank_reliability, ranks
+from negwise.theory.ranks import Ranks, rank_auc, rank_reliability, ranks
 from negwise.theory.reliability import reliability
 
 
@@ -74,3 +76,14 @@ def test_wrong_shapes_are_named(positives, negatives):
 def test_more_negatives_than_were_scored_are_refused():
     with pytest.raises(InputError, match="expected at most 3"):
         rank_reliability(ranks([1.0], [0.0, 1.0, 2.0]), np.array([4.0]))
+
+
+def test_a_million_negatives_lose_no_digits():
+    """Against whole numbers: C(r + j, K) / C(m, K), averaged over the places that ties may take."""
+    m, ks = 10**6, np.array([1.0, 2.0, 3.0, 10.0])
+    best = rank_reliability(Ranks(np.full(10, float(m)), np.zeros(10), m), ks)
+    assert best.tolist() == [1.0] * 4
+    for r, t in ((999_990, 3), (10**6 - 65, 65), (500_000, 500), (17, 0)):
+        found = rank_reliability(Ranks(np.array([float(r)]), np.array([float(t)]), m), ks)
+        want = [float(Fraction(sum(comb(r + j, int(k)) for j in range(t + 1)), (t + 1) * comb(m, int(k)))) for k in ks]
+        np.testing.assert_allclose(found, want, rtol=3e-5 if t > 64 else 1e-7)

@@ -181,3 +181,7 @@ def test_recommendations_among_what_was_shown():
         picked += there[np.argsort(-values[there], kind="stable")[:2]].tolist()
     assert found["popularity"] == pytest.approx(np.mean(picked))
     assert found["coverage"] == pytest.approx(len(set(picked)) / len(split.candidates))
+    bounds = [slice(split.shown.offsets[group], split.shown.offsets[group + 1]) for group in split.groups]
+    clicked = [int(split.shown.ids[at]) for each in bounds for at in range(each.start, each.stop) if split.labels[at]]
+    assert len(clicked) > found["queries"] == len(split.groups)  # every click counts, and a query once
+    assert found["positives_popularity"] == pytest.approx(np.mean(clicked))

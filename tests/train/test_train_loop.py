@@ -13,12 +13,13 @@ from train_world import N_ITEMS, Dot, Mean, Watching, make_sampler, make_world, 
 
 import negwise as nw
 from negwise.draws import Key
-from negwise.errors import InputError, MissingExtra
+from negwise.errors import InputError, MissingExtra, NegwiseError
 from negwise.protocols import OpenLoopRule
 from negwise.records import read_run
 from negwise.samplers import Popularity, Uniform
 from negwise.schedule import AnsK, ConstantK, fraction_of
 from negwise.train import Order, Settings, load_weights
+from negwise.train.folder import alone
 from negwise.train.launch import make_fabric, reseed, settle_threads
 from negwise.train.progress import Bar, Lines, display
 from negwise.train.stopping import Stopping
@@ -298,3 +299,13 @@ def test_a_second_ctrl_c_stops_at_once():
         with pytest.raises(KeyboardInterrupt):
             os.kill(os.getpid(), signal.SIGINT)
     assert signal.getsignal(signal.SIGINT) is before
+
+
+def test_two_processes_do_not_write_in_one_folder(tmp_path):
+    run(tmp_path / "done", steps=2)
+    with alone(tmp_path / "done"):
+        assert run(tmp_path / "done", steps=2)["steps"] == 2  # what is done may be read by anyone
+    with alone(tmp_path / "new"), pytest.raises(NegwiseError, match="another process works on this run"):
+        run(tmp_path / "new", steps=2)
+    assert not (tmp_path / "new" / "run.jsonl").exists()
+    assert run(tmp_path / "new", steps=2)["steps"] == 2

@@ -38,7 +38,10 @@ def main() -> None:
 
 
 def _fail(error: Exception, code: int) -> None:
-    print(f"negwise: {error}", file=sys.stderr)
+    said = str(error)
+    if isinstance(error, OSError) and error.filename is not None:
+        said = f"{error.filename}: {error.strerror}"
+    print(f"negwise: {said}", file=sys.stderr)
     raise SystemExit(code) from error
 
 

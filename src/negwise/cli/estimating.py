@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from negwise.cli.options import Json, Lam
+from negwise.cli.options import Json, Lam, StepColumn, TrainColumn, ValColumn
 from negwise.cli.showing import show_estimate
 from negwise.cli.words import numbers
 from negwise.errors import InputError
@@ -32,9 +33,9 @@ def estimate(
     ] = None,
     lam: Lam = 0.9,
     max_k: Annotated[float | None, typer.Option(help="Where the search ends.", show_default="1e6")] = None,
-    train_column: Annotated[str | None, typer.Option(help="Column of the training AUC in --curves.")] = None,
-    val_column: Annotated[str | None, typer.Option(help="Column of the validation AUC in --curves.")] = None,
-    step_column: Annotated[str | None, typer.Option(help="Column of the steps in --curves.")] = None,
+    train_column: TrainColumn = None,
+    val_column: ValColumn = None,
+    step_column: StepColumn = None,
     plot: Annotated[Path | None, typer.Option(help="Write the figure here: .png, .svg, .csv or .json.")] = None,
     as_json: Json = False,
 ) -> None:
@@ -57,6 +58,7 @@ def estimate(
             raise InputError("--curves, --example and --val-auc with --steps are different sources: pass one of them.")
         log = _read_log(_example() if curves is None else curves, columns, train)
         found = optimal_k(**{**options, **_from_log(log, train, queries, pairs)})  # type: ignore[arg-type]
+        found = replace(found, reasons=(*log.caveats(), *found.reasons))
     else:
         if train is None:
             came = "no training AUC" if val_auc else "no AUC"

@@ -35,3 +35,6 @@ Paper = Annotated[bool, typer.Option("--paper", help="The paper's learning rate,
 Name = Annotated[str | None, typer.Option(help="Name of the record, as items-long.", show_default="the task's")]
 InPrecision = Annotated[str | None, typer.Option(help="32-true, bf16-mixed or 64-true.", show_default="the plan's")]
 Vectors = Annotated[str | None, typer.Option(help="Word vectors at the start, as `train --vectors`.")]
+TrainColumn = Annotated[str | None, typer.Option(help="Column of the training AUC in a log.")]
+ValColumn = Annotated[str | None, typer.Option(help="Column of the validation AUC in a log.")]
+StepColumn = Annotated[str | None, typer.Option(help="Column of the steps in a log.")]

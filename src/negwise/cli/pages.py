@@ -8,12 +8,15 @@ from typing import Annotated
 
 import typer
 
-from negwise.cli.options import Json
+from negwise.cli.options import Json, StepColumn, TrainColumn, ValColumn
 
 
 def report(
     paths: Annotated[list[Path], typer.Argument(help="Folders of jobs or runs, or logs of other frameworks.")],
     out: Annotated[Path | None, typer.Option(help="The page, or a folder for it.")] = None,
+    train_column: TrainColumn = None,
+    val_column: ValColumn = None,
+    step_column: StepColumn = None,
     as_json: Json = False,
 ) -> None:
     """Make a page and figures from records alone; several folders are compared.
@@ -26,7 +29,7 @@ def report(
     """
     from negwise.report.build import build
 
-    page = build(paths, out)
+    page = build(paths, out, {"train_auc": train_column, "val_auc": val_column, "step": step_column})
     print(json.dumps({"page": str(page)}) if as_json else f"report: {page}")
 
 

@@ -52,7 +52,7 @@ def train(
     body_words: Annotated[int, typer.Option(help="Words of a body that the model sees.")] = 100,
     history: Annotated[int | None, typer.Option(help="Items of a user that the model sees.")] = None,
     setting: Annotated[
-        list[str] | None, typer.Option(help="An argument of the model, as hidden=128; repeatable.")
+        list[str] | None, typer.Option(help="An argument of the model, as dropout=0.1; repeatable.")
     ] = None,
     vectors: Annotated[str | None, typer.Option(help="Word vectors in GloVe's format.")] = None,
     queries: Queries = None,

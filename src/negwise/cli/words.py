@@ -36,7 +36,7 @@ def settings(pairs: list[str] | None) -> dict[str, int | float]:
         try:
             number = float(value)
         except ValueError as error:
-            raise InputError(f"--setting: got {pair!r}, expected a name and a number, as hidden=128.") from error
+            raise InputError(f"--setting: got {pair!r}, expected a name and a number, as dropout=0.1.") from error
         found[name.strip()] = int(number) if number.is_integer() else number
     return found
 

@@ -44,6 +44,16 @@ class Curves:
     val_se: Floats | None
     val_queries: Ints | None
     val_pairs: Ints | None
+    trained_k: tuple[float, float] | None = None
+    """The smallest and the largest K that the run was trained with, where the log says."""
+
+    def caveats(self) -> tuple[str, ...]:
+        """What speaks against an estimate from these curves: it is made for a run with K = 1."""
+        if self.trained_k is None or self.trained_k == (1, 1):
+            return ()
+        low, high = self.trained_k
+        ks = f"K = {low:g}" if low == high else f"K from {low:g} to {high:g}"
+        return (f"this run was trained with {ks}, and the estimate is made for the curves of a run with K = 1",)
 
     def arguments(self) -> dict[str, Any]:
         """Both curves and `precision`, by the names that `negwise.optimal_k` takes them under."""
@@ -73,7 +83,7 @@ Columns = tuple[Floats | None, Floats | None, Floats | None, Ints | None, Ints |
 def extract(table: Table, chosen: Chosen) -> Curves:
     """The curves in the ``chosen`` columns of ``table``."""
     train, val = (_curve(table, chosen.columns, split) for split in SPLITS)
-    return Curves(table.source, table.kind, chosen.columns, chosen.unassigned, *train, *val)
+    return Curves(table.source, table.kind, chosen.columns, chosen.unassigned, *train, *val, table.trained_k)
 
 
 def _curve(table: Table, columns: Mapping[str, str], split: str) -> Columns:

@@ -16,6 +16,9 @@ NESTED = (
     "lightning_logs/version_*/metrics.csv",
 )
 
+COMPRESSED = (b"\x1f\x8b", b"\xfd7zXZ", b"\x28\xb5\x2f\xfd", b"PK\x03\x04", b"BZh")
+"""How gzip, xz, zstd, zip and bzip2 begin."""
+
 
 def locate(path: Path) -> Path:
     """The log file that ``path`` is, or the only one in the folder that it is."""
@@ -58,6 +61,8 @@ def load(file: Path) -> str:
         data = file.read_bytes()
     except OSError as error:
         raise InputError(f"{file}: cannot be read ({error.strerror or error}).") from error
+    if data.startswith(COMPRESSED):
+        raise InputError(f"{file}: a compressed file. Expected CSV, TSV, JSON lines or JSON as text: unpack it first.")
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:

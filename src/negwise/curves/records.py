@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
 
 from negwise.curves.table import Row, Table, blank, shown
 from negwise.errors import InputError
 
+LARGEST = 2**53
 OWN_KINDS = ("step", "eval", "event")
 
 
@@ -41,7 +43,10 @@ def _json_lines(source: str, text: str) -> Table:
             raise InputError(f"{source}, line {number}: not JSON ({_reason(error)}). Delete it.") from error
         rows.append(_row(source, f"line {number}", record))
     if any(row.cells.get("kind") in OWN_KINDS for row in rows):
-        return _table(source, "run", _evaluations(source, rows))
+        table = _table(source, "run", _evaluations(source, rows))
+        ks = [row.cells.get("k") for row in rows if row.cells.get("kind") == "step"]
+        numbers = [float(k) for k in ks if isinstance(k, int | float) and 0 <= k <= LARGEST]
+        return replace(table, trained_k=(min(numbers), max(numbers))) if numbers else table
     return _table(source, "jsonl", rows)
 
 

@@ -31,6 +31,8 @@ class Table:
     kind: str
     names: tuple[str, ...]
     rows: tuple[Row, ...]
+    trained_k: tuple[float, float] | None = None
+    """The smallest and the largest K that it was trained with, where the log says."""
 
     def filled(self) -> tuple[str, ...]:
         """The columns that hold a value on some row, in the order of the file."""

@@ -104,7 +104,8 @@ class World:
     def digest(self) -> str:
         """A hash of everything that training can see."""
         data, digest = self.impressions, hashlib.sha256()
-        for part in (data.users, data.clicked, data.shown.offsets, data.shown.ids, data.labels, _bins(self.items)):
+        seen = (data.users, data.clicked, data.shown.offsets, data.shown.ids, data.labels, _bins(self.items))
+        for part in seen if data.times is None else (*seen, data.times):
             digest.update(np.ascontiguousarray(part).tobytes())
         return digest.hexdigest()[:32]
 

@@ -117,7 +117,7 @@ def _sequence_splits(data: Sequences) -> tuple[str, ...]:
     can = {
         # three are held out whole, less the first; training wants two in a row from someone
         "last": bool((length >= 3).any() and ((length > 3) | (length == 2)).any()),
-        "user": data.n_users >= FEWEST,
+        "user": int((length >= 2).sum()) >= FEWEST,
         "time": data.times is not None and long_enough(data.times, Shares()),
     }
     return tuple(name for name in SEQUENCE_SPLITS if can[name])
@@ -168,10 +168,10 @@ def _of_pairs(source: Source) -> DataReport:
     table = source.tables["pairs"]
     left, right, given = (Ragged.of_arrow(table[name]) for name in ("left_words", "right_words", "negatives"))
     equal = equal_texts(right)
-    if len(given.ids):
-        negatives = _available(given.lengths, "given with the pair")
-    else:
-        negatives = _available(len(right) - np.bincount(equal)[equal], "bodies of other documents, equal ones left out")
+    # Negatives that came with a pair are texts like the others: they can be drawn, and nothing else is done with them.
+    among = f"; the {len(given.ids):,} given are drawn no more often than others" if len(given.ids) else ""
+    others = len(right) - np.bincount(equal)[equal]
+    negatives = _available(others, f"bodies of other documents, equal ones left out{among}")
     rows = table.slice(0, EXAMPLES).select(["left", "right"]).to_pylist()
     return DataReport(
         source.path,
@@ -186,7 +186,7 @@ def _of_pairs(source: Source) -> DataReport:
         None,
         len(left) / (len(left) + len(given.ids)) if len(given.ids) else None,
         negatives,
-        PAIR_SPLITS[:1],
+        PAIR_SPLITS[:1] if len(left) >= FEWEST else (),
         tuple({name: _short(text) for name, text in row.items()} for row in rows),
         source.problems,
         source.digest,

@@ -31,6 +31,16 @@ def moment(value: object) -> int | None:
     return round(number) if abs(number) >= MILLISECONDS_FROM else round(number * 1000)
 
 
+@lru_cache(maxsize=4096)
+def looks_like_a_day(milliseconds: int) -> bool:
+    """Whether these seconds, written out, read as a day from 1970 on: 20191112 is one, in August 1970 as seconds."""
+    digits = str(milliseconds // 1000)
+    try:
+        return milliseconds % 1000 == 0 and len(digits) == 8 and 1970 <= date.fromisoformat(digits).year < 2100
+    except ValueError:
+        return False
+
+
 def mind_moment(text: str) -> int | None:
     """``11/12/2019 2:14:46 PM``, MIND's form; strptime would take most of the time of reading MIND."""
     try:

@@ -8,16 +8,18 @@ it has none.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from datetime import date
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from negwise.data.columns import choose
-from negwise.data.moments import moment
+from negwise.data.moments import looks_like_a_day, moment
 from negwise.data.opening import delimited, lines
 from negwise.data.problems import Tolerance, shown
 from negwise.data.recognise import Found
 from negwise.data.storing import Numbering, TableWriter
 from negwise.data.tabular import cell_rows
+from negwise.errors import InputError
 
 COLUMNS = {"user": "int32", "item": "int32", "time": "int64", "label": "int8", "impression": "int32"}
 
@@ -36,6 +38,7 @@ def read_interactions(found: Found, folder: Path, tolerance: Tolerance, columns:
     file = found.files[0]
     users, items, impressions = Numbering(), Numbering(), Numbering()
     roles, rows = _rows(found, tolerance, columns)
+    day: int | None = None  # the last time, while all of them read as days
     with TableWriter(folder, "interactions", COLUMNS) as table:
         for row in rows:
             user, item, impression = _name(row.user), _name(row.item), _name(row.impression)
@@ -52,6 +55,13 @@ def read_interactions(found: Found, folder: Path, tolerance: Tolerance, columns:
             else:
                 group = impressions(impression) if "impression" in roles else None
                 table.add(users(user), items(item), time, label, group)
+                if time is not None and (day is not None or table.rows == 1):
+                    day = time // 1000 if looks_like_a_day(time) else None
+    if day is not None:
+        raise InputError(
+            f"{file}: every time reads as a day, the last {day}; as seconds since 1970 all would lie in that year. "
+            f"Write days as {date.fromisoformat(str(day)).isoformat()}."
+        )
     users.write(folder, "users")
     items.write(folder, "items")
     return table.rows

@@ -29,6 +29,8 @@ from negwise.errors import InputError, require
 ENDINGS = ("", ".gz", ".xz", ".zst")
 PARTS = ("train", "dev", "test")
 RATINGS = ("ratings.dat", "ratings.csv")
+EMBEDDED = ("docs", "clicks")
+"""Data that no file holds."""
 
 
 @dataclass(frozen=True)
@@ -48,7 +50,7 @@ def recognise(path: Path, columns: Mapping[str, str]) -> Found:
     if path.is_dir():
         return _folder(path, columns)
     if not path.exists():
-        raise InputError(f"{path}: no such file or folder. Embedded data: docs, clicks.")
+        raise InputError(f"{path}: no such file or folder. Embedded data: {', '.join(EMBEDDED)}.")
     if not path.is_file():
         raise InputError(f"{path}: neither a file nor a folder.")
     return _file(path, columns)

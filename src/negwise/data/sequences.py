@@ -63,6 +63,9 @@ def sequence_task(data: Sequences, split: str, shares: Shares, places: int, seed
     short = int((np.diff(data.offsets) < 3).sum())
     if split == "last" and short:
         notes.append(f"{short} users with fewer than 3 items are in training only")
+    alone = int((np.diff(data.offsets) == 1).sum())
+    if split == "user" and alone:
+        notes.append(f"{alone} users with a single item have nothing before it, and are in no split as examples")
     users = data.users
     train, val, test = (_examples(data, users, part == which, places) for which in (TRAIN, VAL, TEST))
     taught = part == TRAIN

@@ -87,7 +87,7 @@ def at_random(n: int, shares: Shares, seed: int, what: str) -> Parts:
 
 def check_choice(split: str, choices: tuple[str, ...], path: str, shares: Shares) -> str:
     if split not in choices:
-        raise InputError(f"{path}: split={split!r}; this data can be split by {', '.join(choices)}.")
+        raise InputError(f"{path}: split={split!r}, expected one of {', '.join(choices)}.")
     if shares.folds is not None and split not in DEALT:
         able = " or ".join(f"--split {name}" for name in choices if name in DEALT)
         raise InputError(f"{path}: split={split!r} deals nobody into folds. Type {able}.")

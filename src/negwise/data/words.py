@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from negwise.data.ragged import Ints, Ragged, offsets_of
+from negwise.data.ragged import Ragged
 from negwise.errors import InputError
 
 PADDING, UNKNOWN = 0, 1
@@ -97,11 +97,3 @@ def number_categories(names: Sequence[str]) -> tuple[NDArray[np.int32], tuple[st
     kept = ("", *(name for name, _ in Counter(name for name in names if name).most_common()))
     number = {name: at for at, name in enumerate(kept)}
     return np.array([number[name] for name in names], np.int32), kept
-
-
-def number_words(texts: Sequence[str]) -> tuple[Ragged, list[str]]:
-    """Texts held in memory as numbers into their own word list."""
-    number: dict[str, int] = {}
-    found = [[number.setdefault(word, len(number)) for word in words(text)] for text in texts]
-    flat: Ints = np.array([word for row in found for word in row], np.int64)
-    return Ragged(offsets_of(np.array([len(row) for row in found], np.int64)), flat), list(number)

@@ -73,7 +73,7 @@ def arms_of(
         best = math.floor(ceiling)
     found = [arm(schedule, "schedule") if own else arm(_ruled(schedule, best), "schedule", True)]
     if compare:
-        found += [arm("1", "K=1"), arm(f"{best:g}", "fixed K*", True)]
+        found += [arm("1", "K=1"), arm(_text(best), "fixed K*", True)]
         found += _doubtful(estimate, best, ceiling, notes)
     return _distinct(found), tuple(notes)
 
@@ -107,7 +107,12 @@ def check_ceiling(asked: Arm, ceiling: float) -> None:
 
 
 def _ruled(schedule: str, k: float) -> str:
-    return f"{k:g}" if schedule == "fixed" else f"{schedule}:{k:g}"
+    return _text(k) if schedule == "fixed" else f"{schedule}:{_text(k)}"
+
+
+def _text(k: float) -> str:
+    """K as a rule has it, to the last digit."""
+    return str(int(k)) if k == int(k) else repr(k)
 
 
 def _peak(rule: str) -> float:

@@ -77,9 +77,13 @@ def judge(log: Run, *, lam: float = 0.9, max_k: float | None = None) -> Judgemen
 
 
 def _inside(record: Record) -> float:
-    """The AUC, moved off 0 and 1 by half a pair: no finite separation has them."""
-    half = 0.5 / record["pairs"]
-    return float(min(max(record["auc"], half), 1 - half))
+    return inside(record["auc"], record["pairs"])
+
+
+def inside(auc: float, pairs: float) -> float:
+    """The AUC of so many pairs, moved off 0 and 1 by half a pair: no finite separation has them."""
+    half = 0.5 / pairs
+    return float(min(max(auc, half), 1 - half))
 
 
 def _usable(records: Sequence[Record], until: float | None) -> list[Record]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import platform
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -13,21 +12,19 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from filelock import FileLock, Timeout
 
 import negwise
 from negwise.data import inspect
 from negwise.data.report import DataReport
-from negwise.errors import InputError, NegwiseError
+from negwise.errors import InputError
 from negwise.experiments.arms import Arm, check_ceiling
 from negwise.experiments.crew import ask_once
 from negwise.experiments.plan import Pace, Plan, make_plan, seconds_of, spread
 from negwise.experiments.presets import Preset, preset
-from negwise.experiments.training import Training
+from negwise.experiments.training import JOB, Training, check_count, check_rate
 from negwise.theory.effectiveness import check_lam
-from negwise.train.folder import changes, read_json, write_json
+from negwise.train.folder import LOCK, alone, changes, read_json, write_json
 
-JOB, LOCK = "job.json", ".lock"
 TIMED_STEPS, TIMED_K = {"cpu": 8, "cuda": 20}, 20
 """On a GPU more, since the first steps of each size compile and record."""
 SHARED = ("columns", "batch_size", "split", "pool", "queries", "skip_bad", "precision")
@@ -60,13 +57,11 @@ class SetUp:
 def check(request: dict[str, Any]) -> None:
     """Refuse at once what no data and no machine could make right."""
     for name in ("steps", "seeds", "batch_size", "pool"):
-        if request[name] is not None and request[name] < 1:
-            raise InputError(f"{name}: got {request[name]}, expected 1 or more.")
+        check_count(name, request[name])
     rate = request["learning_rate"]
     rates = rate if isinstance(rate, tuple) else () if rate is None else (rate,)
     for each in rates:
-        if not 0 < each < math.inf:
-            raise InputError(f"learning_rate: got {each:g}, expected a number above 0, as 1e-3.")
+        check_rate(each)
     if len({f"{each:g}" for each in rates}) < len(rates):
         raise InputError(f"learning_rate: got {', '.join(f'{each:g}' for each in rates)}, expected each once.")
     if request.get("lam") is not None:
@@ -158,18 +153,13 @@ def held(folder: Path) -> Iterator[None]:
     """The folder for one process alone, for as long as it lives; where nothing came of it, nothing is left of it."""
     new = not folder.exists()
     _can_write(folder)
-    lock = FileLock(folder / LOCK, timeout=0)
-    try:
-        lock.acquire()
-    except Timeout as error:
-        raise NegwiseError(f"{folder}: another process works on this job. Wait for it, or stop it.") from error
-    try:
-        yield
-    finally:
-        if new and [entry.name for entry in folder.iterdir()] == [LOCK]:
-            (folder / LOCK).unlink()
-            folder.rmdir()
-        lock.release()
+    with alone(folder, "job"):
+        try:
+            yield
+        finally:
+            if new and [entry.name for entry in folder.iterdir()] == [LOCK]:
+                (folder / LOCK).unlink()
+                folder.rmdir()
 
 
 def _can_write(folder: Path) -> None:

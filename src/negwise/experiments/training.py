@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,9 @@ from torch import Tensor
 
 from negwise import data as sources
 from negwise.data import Lengths, Ragged, Shares, Task
+from negwise.data.recognise import EMBEDDED
 from negwise.errors import InputError
+from negwise.experiments.arms import arm, check_ceiling
 from negwise.models import PAPER, build, load_vectors
 from negwise.models.settings import BERT4REC_PLACES
 from negwise.protocols import Query, Sampler
@@ -23,6 +26,8 @@ from negwise.schedule import rule_from_text
 from negwise.train import Display, Enough, Judged, Order, Settings, fit, judged, load_weights
 from negwise.train.folder import read_json
 
+JOB = "job.json"
+"""What a folder has that is a job's, and no run's."""
 TASK_OF = {
     "nrms": "impressions",
     "naml": "impressions",
@@ -93,14 +98,54 @@ def train(
     tensorboard: bool = False,
     enough: Enough | None = None,
     show: bool | Display = True,
+    any_k: bool = False,
 ) -> dict[str, Any]:
-    """Train in the folder ``out``; the same call again goes on, or returns the result that is there."""
-    rule_from_text(training.k)  # before the data is read
+    """Train in the folder ``out``; the same call again goes on, or returns the result that is there.
+
+    A K that no row can have is refused, unless ``any_k``: then a row that has fewer negatives gives all it has.
+    """
+    check(training)  # before the data is read
+    if (Path(out) / JOB).exists():
+        raise InputError(
+            f"{out}: the folder of a job (it has {JOB}), whose runs are inside. Choose another with --out."
+        )
     parts = make_parts(training)
+    if not any_k:
+        check_ceiling(arm(training.k), most_negatives(parts.task, training.pool))
     splits = judged(parts.task, training.queries)
     if not training.judge_training:
         del splits["train"]
     return fit_parts(training, parts, out, splits=splits, tensorboard=tensorboard, enough=enough, show=show)
+
+
+def check(training: Training) -> None:
+    """Refuse at once what no data could make right."""
+    if arm(training.k).k == 0:
+        raise InputError("k: got 0, expected 1 or more: without a negative there is nothing to learn from.")
+    for name in ("steps", "epochs", "batch_size", "pool", "history", "queries", "eval_every"):
+        check_count(name, getattr(training, name))
+    if training.steps is not None and training.epochs is not None:
+        raise InputError(f"steps={training.steps} and epochs={training.epochs}: got both, expected one of them.")
+    if training.learning_rate is not None:
+        check_rate(training.learning_rate)
+
+
+def check_count(name: str, value: int | None) -> None:
+    if value is not None and value < 1:
+        raise InputError(f"{name}: got {value}, expected 1 or more.")
+
+
+def check_rate(rate: float) -> None:
+    if not 0 < rate < math.inf:
+        raise InputError(f"learning_rate: got {rate:g}, expected a number above 0, as 1e-3.")
+
+
+def most_negatives(task: Task, pool: int) -> int:
+    """How many negatives the best provided row can have, in any split."""
+    if task.name == "impressions":
+        return 0 if task.negatives is None else int(np.diff(task.negatives.offsets).max(initial=0))
+    others = task.n_items - int(np.diff(task.seen.offsets).min(initial=task.n_items - 1))
+    return min(others, pool) if task.name == "pairs" else others
 
 
 def fit_parts(
@@ -166,24 +211,45 @@ class Trained:
 
     def score(self, queries: Sequence[int], candidates: Sequence[int], split: str = "test") -> Tensor:
         """Scores (Q, N) of queries of a split, by number, and candidates, by id."""
-        query = getattr(self.task, split).batch(np.asarray(queries, np.int64)).query
+        if split not in ("train", "val", "test"):
+            raise InputError(f"split={split!r}, expected 'train', 'val' or 'test'.")
+        examples = getattr(self.task, split)
+        query = examples.batch(_numbers("queries", queries, len(examples))).query
         with torch.no_grad():
 
             def encoded(ids: Tensor) -> Tensor:
                 return self.model.encode_candidates(ids.flatten()).view(*ids.shape, -1)
 
-            wanted = torch.as_tensor(candidates, dtype=torch.int64)
+            wanted = torch.from_numpy(_numbers("candidates", candidates, self.task.n_items))
             return self.model.encode_queries(query, encoded) @ self.model.encode_candidates(wanted).T
 
 
-def load(out: str | Path) -> Trained:
-    """The model of a finished run with its best weights, and its data."""
+def _numbers(name: str, asked: Sequence[int], total: int) -> NDArray[np.int64]:
+    """Whole numbers (n,) from 0 to ``total`` - 1."""
+    found = np.asarray(asked)
+    if found.ndim != 1 or (found.size and not np.issubdtype(found.dtype, np.integer)):
+        raise InputError(f"{name}: got {found.dtype} of shape {found.shape}, expected a list of whole numbers.")
+    if found.size and not 0 <= found.min() <= found.max() < total:
+        raise InputError(f"{name}: got {found.min()} to {found.max()}, expected numbers from 0 to {total - 1}.")
+    return found.astype(np.int64)
+
+
+def load(out: str | Path, *, data: str | Path | None = None) -> Trained:
+    """The model of a run with its best weights so far, and its data; ``data`` is where that is now, if it moved."""
     folder = Path(out)
     config = folder / "config.json"
     if not config.exists():
         raise InputError(f"{folder}: no config.json there, expected the folder of a run. Pass what --out was.")
     saved = read_json(config)
-    parts = make_parts(Training(**saved["run"]))
+    training = Training(**saved["run"])
+    if data is not None:
+        training = replace(training, data=str(data))
+    elif training.data not in EMBEDDED and not Path(training.data).exists():
+        raise InputError(
+            f"{folder}: its data, {training.data}, is not there, seen from {Path.cwd()}. Pass where it is: "
+            "load(out, data=...)."
+        )
+    parts = make_parts(training)
     if parts.task.digest != saved["data_digest"]:
         raise InputError(
             f"{folder}: the data changed since this run, so its numbers mean other items. "
@@ -199,6 +265,8 @@ def make_parts(training: Training) -> Parts:
         raise InputError(f"model: got {training.model!r}, expected one of {', '.join(TASK_OF)}.")
     task = make_task(training)
     content = task.content()
+    if training.vectors is not None and task.text is None:
+        raise InputError(f"vectors: got {training.vectors}, but there are no words for {training.model} to read.")
     if training.vectors is not None and task.text is not None:
         content["vectors"] = load_vectors(training.vectors, task.text.vocabulary.words).table
     settings = {"max_len": task.train.places} if training.model == "bert4rec" else {}

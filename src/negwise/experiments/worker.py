@@ -97,7 +97,8 @@ def _train(request: Message, answer: Answer) -> Message:
 
     pilot = request.get("pilot")
     enough = None if pilot is None else lambda log: judge(log, **pilot).converged
-    return train(Training(**request["training"]), request["folder"], enough=enough, show=Telling(answer))
+    # Whoever made the cell has settled how large a K may be.
+    return train(Training(**request["training"]), request["folder"], enough=enough, show=Telling(answer), any_k=True)
 
 
 def _time(request: Message, answer: Answer) -> Message:  # noqa: ARG001

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -32,15 +32,20 @@ from negwise.report.time_figure import quality_over_time
 PAGE = "report.html"
 
 
-def build(paths: Sequence[str | os.PathLike[str]], out: str | os.PathLike[str] | None = None) -> Path:
+def build(
+    paths: Sequence[str | os.PathLike[str]],
+    out: str | os.PathLike[str] | None = None,
+    columns: Mapping[str, str | None] | None = None,
+) -> Path:
     """Write the page of a job, a run or a log, or one that compares several, and its figures; returns the page's path.
 
     ``out`` is the page (``x.html``) or a folder for it. Without it, the page of a job or a run goes into its folder,
-    any other is ``report.html`` here. The figures go beside the page, as PNG, SVG and CSV.
+    any other is ``report.html`` here. The figures go beside the page, as PNG, SVG and CSV. ``columns`` says which
+    column of a log of another framework plays which role, as `negwise.curves.read` takes it.
     """
     if not paths:
         raise InputError("report: got no folder, expected the folder of a job or a run: negwise report DIR")
-    subjects = [read_subject(Path(path)) for path in paths]
+    subjects = [read_subject(Path(path), columns) for path in paths]
     subject = subjects[0] if len(subjects) == 1 else beside(subjects)
     page = _place(subject, out)
     shown = exhibits(subject)
@@ -55,11 +60,13 @@ def build(paths: Sequence[str | os.PathLike[str]], out: str | os.PathLike[str] |
         ) from error
 
 
-def read_subject(path: Path) -> Subject:
+def read_subject(path: Path, columns: Mapping[str, str | None] | None = None) -> Subject:
     """What ``path`` is: a job, a run, or a log of another framework."""
     if not path.exists():
         raise InputError(f"{path}: no such file or folder. Pass the folder of a job or a run, or a log")
     if path.is_dir():
+        if columns and any(columns.values()) and (is_job(path) or is_run(path)):
+            raise InputError(f"{path}: columns were named, but this is negwise's own, which has none. Leave them out")
         if is_job(path):
             return job_subject(path)
         if is_run(path):
@@ -69,7 +76,7 @@ def read_subject(path: Path) -> Subject:
         if (path / RESULTS).is_file():
             raise InputError(f"{path}: has a {RESULTS} and no job.json. Restore job.json, or report on its runs")
     try:
-        return log_subject(path)
+        return log_subject(path, columns)
     except InputError as error:
         raise InputError(f"{error} Nor is it a job (job.json) or a run ({CONFIG}, {NAME}) of negwise.") from error
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,9 +21,9 @@ OTHERS_CAVEATS = (
 )
 
 
-def log_subject(path: Path) -> Subject:
-    """A foreign log as the subject of a page."""
-    curves = read(path)
+def log_subject(path: Path, columns: Mapping[str, str | None] | None = None) -> Subject:
+    """A foreign log as the subject of a page; ``columns`` as `negwise.curves.read` takes them."""
+    curves = read(path, columns=columns)
     both = curves.train_auc is not None and curves.val_auc is not None
     name = path.parent.name if path.is_file() and path.name in ("metrics.csv", "trainer_state.json") else path.stem
     trial = Trial(0, path, "done", log=Run((), tuple(_evaluations(curves)), ()))
@@ -40,7 +42,7 @@ def _no_estimate(path: Path, curves: Curves) -> str:
     lacks = "training" if curves.train_auc is None else "validation"
     others = f" (is it {', '.join(curves.unassigned)}?)" if curves.unassigned else ""
     return (
-        f"No estimate: the log has no {lacks} AUC{others}. Name the columns: negwise estimate --curves {path} "
+        f"No estimate: the log has no {lacks} AUC{others}. Name the columns: negwise report {path} "
         "--train-column NAME --val-column NAME."
     )
 
@@ -54,7 +56,8 @@ def estimate_of(log: Path) -> Estimate | None:
 def from_curves(curves: Curves) -> Estimate:
     """`optimal_k` of both curves, with all that the log knows of them."""
     try:
-        return optimal_k(**curves.arguments())
+        found = optimal_k(**curves.arguments())
+        return replace(found, reasons=(*curves.caveats(), *found.reasons))
     except InputError as error:
         raise InputError(f"{curves.source}: {error}") from error
 

@@ -33,13 +33,14 @@ class Forecast:
 
     asymptote: float
     se: float
-    amplitude: float
+    last: tuple[float, float]  # the step and the separation that the curve ends with
     tau: float
     settles_at: float
 
     def at(self, steps: Floats) -> Floats:
-        """The fitted curve at ``steps`` (n,)."""
-        return self.asymptote - self.amplitude * np.exp(-steps / self.tau)
+        """The curve gone on with at ``steps`` (n,): from where it ends to the asymptote, as fast as was fitted."""
+        step, value = self.last
+        return self.asymptote - (self.asymptote - value) * np.exp(-(steps - step) / self.tau)
 
 
 def forecast(steps: Floats, separations: Floats) -> Forecast | None:
@@ -71,9 +72,8 @@ def forecast(steps: Floats, separations: Floats) -> Forecast | None:
     within = residual / free * (1.0 / t.size + decay.mean(axis=1) ** 2 / spread)
     se = math.sqrt(float(weights @ (within + (asymptote - mean) ** 2)))
     tau = float(np.exp(weights @ np.log(taus)))
-    amplitude = (mean - float(y[-1])) * math.exp(min(t[-1] / tau, 700.0))
     remaining = max((mean - float(y[-1])) / ((1.0 - SETTLED) * mean), 1.0)
-    return Forecast(mean, se, amplitude, tau, float(t[-1] + tau * math.log(remaining)))
+    return Forecast(mean, se, (float(t[-1]), float(y[-1])), tau, float(t[-1] + tau * math.log(remaining)))
 
 
 def still_rising(steps: Floats, separations: Floats) -> bool:

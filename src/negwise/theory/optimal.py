@@ -28,6 +28,9 @@ _LAST_SHARE = 0.999  # T is never read beyond the peak
 _NUDGE = 1.1  # a label separation this much higher tells which way K* goes as training goes on
 
 
+EVENLY = "no steps came with the curve: its evaluations count as evenly spaced (pass steps where they are not)"
+
+
 def optimal_k(
     train_auc: ArrayLike | None = None,
     val_auc: ArrayLike | None = None,
@@ -61,11 +64,15 @@ def optimal_k(
     lam = check_lam(lam)
     val = given("val", val_auc, val_scores, steps, val_se, n_queries, n_pairs)
     size = as_floats(train_auc, "train_auc").size if train_auc is not None else 1
-    if val is None:  # then all counts are those of training
-        train_queries, train_pairs = n_queries, n_pairs
+    if val is None:
+        _check_alone(train_auc, steps, val_se)
+        if train_queries is None and train_pairs is None:  # then all counts are those of training
+            train_queries, train_pairs = n_queries, n_pairs
     elif train_queries is None and train_pairs is None and train_se is None:
         train_queries = counts_alike(n_queries, size)
         train_pairs = None if train_queries is None else counts_alike(n_pairs, size)
+    if train_steps is not None and train_auc is not None and np.ndim(train_auc) == 0:
+        raise InputError("train_steps: got steps for a single train_auc, expected a curve beside them, or no steps.")
     own_steps = train_steps if train_steps is not None or size == 1 else steps
     train = given("train", train_auc, train_scores, own_steps, train_se, train_queries, train_pairs)
     if train is None:
@@ -78,6 +85,8 @@ def optimal_k(
     measured = read_pilot(train, val)
     reading, best = measured, _best(measured, lam, max_k)
     basis, rising, reasons = "measured", None, list(measured.notes)
+    if steps is None and max(train.steps.size if train_steps is None else 1, 1 if val is None else val.steps.size) > 1:
+        reasons.append(EVENLY)
     if training_rises(train, measured):
         reading, best, basis, rising = _go_on(train, val, measured, best, lam, max_k)
         reasons.insert(0, _rising_reason(rising, basis, train))
@@ -112,6 +121,14 @@ def optimal_k(
         pilot=Pilot(*(_numbers(side) for side in (train.steps, train.auc, *_sides(val)))),
         curve=EffectivenessCurve(_numbers(best.ks), _numbers(best.vs)),
     )
+
+
+def _check_alone(train_auc: ArrayLike | None, steps: ArrayLike | None, val_se: ArrayLike | None) -> None:
+    """Without validation nothing is meant for it."""
+    if val_se is not None:
+        raise InputError("val_se: got an error of validation, but no val_auc, expected both or neither.")
+    if steps is not None and train_auc is not None and np.ndim(train_auc) == 0:
+        raise InputError("steps: got steps, but no curve that has them, expected train_auc or val_auc as a list.")
 
 
 def _search_end(max_k: float | None, val: Curve | None) -> float:

@@ -172,6 +172,7 @@ def check_counts(name: str, count: ArrayLike, least: Floats | float, what: str, 
     values = as_floats(count, name)
     if values.ndim > 1 or values.size not in (1, n):
         raise InputError(f"{name}: got {values.size} counts for {n} AUCs, expected one, or one for each.")
-    if np.any(values < least):
-        raise InputError(f"{name}: got {first_bad(values, values < least)}, expected at least {what}.")
+    each, bound = np.broadcast_arrays(values, least)
+    if np.any(each < bound):
+        raise InputError(f"{name}: got {first_bad(each, each < bound)}, expected at least {what}.")
     return values

@@ -20,6 +20,8 @@ from scipy.special import gammaln
 from negwise.errors import InputError
 from negwise.theory.separation import Floats, as_floats
 
+_FEW_TIES = 64  # up to here the sum itself: the difference of its closed form loses digits where they are few
+
 
 class Ranks(NamedTuple):
     """How each positive stands among its negatives: below (n,), ties (n,), and m, their number."""
@@ -85,10 +87,16 @@ def _mean_win(standing: Ranks, k: Floats) -> Floats:
     # Positives with the same rank share a term, so the work grows with the distinct ranks, not with n.
     kinds, times = np.unique(np.stack([standing.below, standing.ties]), axis=1, return_counts=True)
     below, ties = kinds[:, :, None]
-    above = np.exp(_log_choose(below + ties + 1, k + 1) - _log_choose(float(standing.negatives), k))
-    under = np.exp(_log_choose(below, k + 1) - _log_choose(float(standing.negatives), k))
-    wins = (above - under) / (ties + 1)
-    return times @ wins / times.sum()
+    total = _log_choose(float(standing.negatives), k)
+    wins = np.exp(_log_choose(below, k) - total)
+    few = min(int(ties.max()), _FEW_TIES)
+    for i in range(1, few + 1):
+        tied = np.flatnonzero((ties[:, 0] >= i) & (ties[:, 0] <= _FEW_TIES))
+        wins[tied] += np.exp(_log_choose(below[tied] + i, k) - total)
+    many = np.flatnonzero(ties[:, 0] > _FEW_TIES)
+    above = _log_choose(below[many] + ties[many] + 1, k + 1) - total
+    wins[many] = np.exp(above) - np.exp(_log_choose(below[many], k + 1) - total)
+    return np.minimum(times @ (wins / (ties + 1)) / times.sum(), 1.0)
 
 
 def _log_choose(n: Floats | float, k: Floats) -> Floats:

@@ -116,19 +116,20 @@ def recommend(
     was right; None where training had none of the candidates.
     """
     counts = torch.zeros(len(popularity), dtype=torch.int64)
-    right = torch.zeros(2, dtype=torch.float64)
+    right = torch.zeros(3, dtype=torch.float64)  # what was right: its popularity in all, how many; and the queries
     with _judging(model):
         for queries, positives, groups, table in asked(model, split, autocast, between):
             ids = split.top(queries, positives, groups, table, n).cpu()
             counts += torch.bincount(ids, minlength=len(popularity))
-            right += torch.tensor([float(popularity[positives].sum()), float(len(positives))])
+            wanted = split.right(positives, groups)
+            right += torch.tensor([float(popularity[wanted].sum()), float(len(wanted)), float(len(positives))])
     device = next(model.parameters()).device
     counts, right = distributed.total(counts.to(device)).cpu(), distributed.total(right.to(device)).cpu()
     known = bool(popularity[split.candidates].any())
     mean = (counts.double() @ torch.from_numpy(popularity).double()) / counts.sum().clamp(min=1)
     return {
         "n": n,
-        "queries": int(right[1]),
+        "queries": int(right[2]),
         "catalogue": len(split.candidates),
         "coverage": int((counts > 0).sum()) / len(split.candidates),
         "popularity": float(mean) if known else None,

@@ -72,6 +72,10 @@ class Judged(Protocol):
         """The candidates on the first ``n`` places of each query, one after the other; fewer where there are fewer."""
         ...
 
+    def right(self, positives: Ints, groups: Ints) -> Ints:
+        """Everything that these queries should have been given, one after the other."""
+        ...
+
 
 @dataclass(frozen=True, eq=False)
 class FullRanking:
@@ -104,6 +108,9 @@ class FullRanking:
         scores[torch.from_numpy(row).to(scores.device), torch.from_numpy(ids).to(scores.device)] = -torch.inf
         best, ids_of_best = scores.topk(min(n, scores.shape[1]), dim=1)
         return ids_of_best[best > -torch.inf] + self.first
+
+    def right(self, positives: Ints, groups: Ints) -> Ints:  # noqa: ARG002
+        return positives
 
     def _scores(self, queries: Tensor, table: Table) -> Tensor:
         """(Q, N), the candidates in the order of their ids."""
@@ -148,6 +155,10 @@ class Shown:
         starts = torch.from_numpy(offsets[:-1]).to(row.device)
         place = torch.arange(len(row), device=row.device) - starts[row]
         return torch.from_numpy(self.shown.ids[flat]).to(row.device)[order[place < n]]
+
+    def right(self, positives: Ints, groups: Ints) -> Ints:  # noqa: ARG002
+        flat, _ = _lists(self.shown.offsets, groups)
+        return self.shown.ids[flat[self.labels[flat] == 1]]
 
     def _scores(self, queries: Tensor, flat: Ints, offsets: Ints, table: Table) -> tuple[Tensor, Tensor]:
         """Of all that was shown to these queries, one after the other: whose it is, and its score."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ from negwise.errors import require
 from negwise.protocols import Rule, Sampler
 from negwise.train import checkpoint
 from negwise.train.batches import Examples, Hide, Ints
-from negwise.train.folder import RESULT, check_config, fingerprint, read_json, write_config
+from negwise.train.folder import RESULT, alone, check_config, fingerprint, read_json, write_config
 from negwise.train.journal import Journal
 from negwise.train.judging import Judged
 from negwise.train.launch import fixed_threads, make_fabric, own_generators, settle_threads
@@ -80,37 +81,38 @@ def fit(
         checkpoint.load_weights(model, checkpoint.read(folder, result["steps"]).folder)
         return result
     fabric = make_fabric(settings.device, settings.precision)
-    found = checkpoint.latest(folder)
-    threads = settle_threads(settings.threads, None if found is None else found.state["threads"])
-    header: dict[str, Any] = {"config": fingerprint(whole), "threads": threads}
-    stepper, tuned = fabric.setup(Step(model), tuner)
-    rates = [group["lr"] for group in tuner.param_groups]
-    state = State(rule=rule.init())
-    if found is not None:
-        checkpoint.restore(found, header["config"], model, tuner)
-        state = State(**found.state["state"])
-    had = None if found is None else bool(found.state.get("graphs", settings.graphs))
-    graphs = use_graphs(settle_graphs(settings.graphs, had), fabric, model, tuner, moving=lr_scale is not None)
-    header["graphs"] = graphs
-    fabric.barrier()  # every rank has looked at the folder before one of them writes there
-    first = fabric.global_rank == 0
-    if first:
-        checkpoint.clean(folder)
-        write_config(folder, whole)
-    shown = _display(show, settings.steps, state.step) if first else Silent()
-    if had and not graphs:
-        shown.say("this run began with CUDA graphs, which cannot be had here, and goes on without")
-    with (
-        fixed_threads(threads),
-        own_generators(fabric.device),
-        Stopping() as stopping,
-        Journal(folder, state.step, shown, settings.tensorboard, keep=first) as journal,
-    ):
-        run = Run(
-            folder, fabric, model, stepper, tuned, rates, lr_scale, examples, n_items, hide, sampler, rule,
-            settings, judged, journal, stopping, header, state, graphs, enough, popularity,
-        )  # fmt: skip
-        return run.go()
+    with alone(folder) if fabric.global_rank == 0 else nullcontext():
+        found = checkpoint.latest(folder)
+        threads = settle_threads(settings.threads, None if found is None else found.state["threads"])
+        header: dict[str, Any] = {"config": fingerprint(whole), "threads": threads}
+        stepper, tuned = fabric.setup(Step(model), tuner)
+        rates = [group["lr"] for group in tuner.param_groups]
+        state = State(rule=rule.init())
+        if found is not None:
+            checkpoint.restore(found, header["config"], model, tuner)
+            state = State(**found.state["state"])
+        had = None if found is None else bool(found.state.get("graphs", settings.graphs))
+        graphs = use_graphs(settle_graphs(settings.graphs, had), fabric, model, tuner, moving=lr_scale is not None)
+        header["graphs"] = graphs
+        fabric.barrier()  # every rank has looked at the folder before one of them writes there
+        first = fabric.global_rank == 0
+        if first:
+            checkpoint.clean(folder)
+            write_config(folder, whole)
+        shown = _display(show, settings.steps, state.step) if first else Silent()
+        if had and not graphs:
+            shown.say("this run began with CUDA graphs, which cannot be had here, and goes on without")
+        with (
+            fixed_threads(threads),
+            own_generators(fabric.device),
+            Stopping() as stopping,
+            Journal(folder, state.step, shown, settings.tensorboard, keep=first) as journal,
+        ):
+            run = Run(
+                folder, fabric, model, stepper, tuned, rates, lr_scale, examples, n_items, hide, sampler, rule,
+                settings, judged, journal, stopping, header, state, graphs, enough, popularity,
+            )  # fmt: skip
+            return run.go()
 
 
 def _what(optimizer: torch.optim.Optimizer) -> dict[str, Any]:

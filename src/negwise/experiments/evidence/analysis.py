@@ -13,6 +13,7 @@ import numpy as np
 
 from negwise.experiments.evidence.bootstrap import DRAWS, Floats, Measured, measure
 from negwise.experiments.evidence.record import Record, ranks_of, read
+from negwise.experiments.pilot import inside
 from negwise.theory.optimal import optimal_k
 from negwise.theory.separation import auc, separation
 
@@ -112,8 +113,8 @@ class Analysis:
         run = next(arm for arm in self.record["arms"] if arm["rule"] == "1")["seeds"][0]
         train, val = run["curve"]["train"], run["curve"]["val"]
         return {
-            "train_auc": train["auc"],
-            "val_auc": val["auc"],
+            "train_auc": [inside(auc, train["pairs"]) for auc in train["auc"]],
+            "val_auc": [inside(auc, val["pairs"]) for auc in val["auc"]],
             "train_steps": train["step"],
             "steps": val["step"],
             "train_se": train["auc_se"],

@@ -8,6 +8,8 @@ powers: no Gaussian, no independence. P positives, T evaluations of the pilot.
 
 from __future__ import annotations
 
+import io
+import shutil
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -27,6 +29,7 @@ from negwise.experiments.evidence.tasks import EvidenceTask, base_training, size
 from negwise.experiments.plan import spread
 from negwise.experiments.setup import held, machine, versions
 from negwise.experiments.training import Training, fit_parts, make_parts
+from negwise.files import write_atomically
 from negwise.records import read_run
 from negwise.train import Judged, judged
 from negwise.train.folder import RESULT, read_json, write_json
@@ -189,13 +192,16 @@ def _watched(training: Training, out: Path) -> tuple[list[Floats], list[int], An
     val = judged(parts.task)["val"]
     watched = Watched(val, [])
     splits: dict[str, Judged] = {"val": watched}
-    kept = out.with_suffix(".scores.npz")
+    kept = out.with_suffix(".scores.npy")
     if not kept.exists():
+        shutil.rmtree(out, ignore_errors=True)  # scores of a run that was cut off went with its process: from the start
         fit_parts(training, parts, out, splits=splits, show=False)
         evals = len(read_run(out).of_split("val"))
         flat = np.stack([np.concatenate(part) for part in np.array_split(np.array(watched.scores, object), evals)])
-        np.savez(kept, scores=flat.astype(np.float64))
-    scores = np.load(kept)["scores"]
+        body = io.BytesIO()
+        np.save(body, flat.astype(np.float64), allow_pickle=False)
+        write_atomically(kept, body.getvalue())
+    scores = np.load(kept, allow_pickle=False)
     return list(scores), [record["step"] for record in read_run(out).of_split("val")], val
 
 

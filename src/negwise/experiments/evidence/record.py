@@ -197,7 +197,7 @@ def _scores(evaluation: Mapping[str, Any]) -> Record:
 
 
 def _curve(log: Run, split: str) -> Record:
-    """Step, seconds, AUC, its standard error, queries, pairs and the metrics of the top at each evaluation."""
+    """Step, seconds, AUC, its standard error and the metrics of the top at each evaluation; pairs, the same at all."""
     seconds = {record["step"]: record["time"] for record in log.steps}
     evals = log.of_split(split)
     tops = [name for name in evals[0]["metrics"] if "@" in name]

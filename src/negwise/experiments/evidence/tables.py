@@ -198,14 +198,16 @@ def tuning(found: Analyses) -> str:
     rows = []
     for one in found.values():
         for k, choice in one.record["tuning"].items():
-            cells = [
-                f"{row['val_auc']:.4f}"
-                if row["learning_rate"] != choice["learning_rate"]
-                else f"**{row['val_auc']:.4f}**"
-                for row in choice["tried"]
-            ]
+            if choice is None:  # not settled yet
+                continue
+            cells = [_told(row["val_auc"], row["learning_rate"] == choice["learning_rate"]) for row in choice["tried"]]
             rows.append([one.name, k, *cells])
     return table(["task", "K", "base / 3", "base", "3 x base"], rows)
+
+
+def _told(auc: float | None, kept: bool) -> str:
+    text = "failed" if auc is None else f"{auc:.4f}"
+    return f"**{text}**" if kept else text
 
 
 def gaussians(found: Analyses) -> str:
