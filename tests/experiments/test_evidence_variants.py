@@ -2,6 +2,7 @@
 
 import json
 import math
+from dataclasses import replace
 
 import pytest
 from evidence_records import PACE, make, rows_of, says, scores_of, student
@@ -76,7 +77,7 @@ def test_a_task_again_with_more_seeds_and_tasks_of_their_own(tmp_path):
     found = {one.name: one for one in (own, more, docs, make(tmp_path, "news", model="nrms"))}
     assert variants.again(found) == [own, more, docs]
     assert variants.again({"items": own}) == []
-    rows = rows_of(variants.contrasts([own, more, docs]))
+    rows = rows_of(variants.contrasts([own, more, docs], found))
     assert [(row[0], row[1], row[2]) for row in rows[::2]] == [
         *((one, seeds, what) for one, seeds in (("items", "3"), ("items-ten", "6"))
           for what in ("5 against 1", "ans:5 against 5")),
@@ -85,6 +86,21 @@ def test_a_task_again_with_more_seeds_and_tasks_of_their_own(tmp_path):
     gaps = scores_of(more, "ans:5", "ndcg@10") - scores_of(more, "5", "ndcg@10")
     mean, low, high = student(gaps)
     assert rows[7][3] == "nDCG@10" and says(rows[7][4], mean) and says(rows[7][6], low, high)
+
+
+def test_seeds_that_gave_the_same_run_are_told_from_new_ones(tmp_path):
+    own, more = make(tmp_path), make(tmp_path, "items-ten", of="items", seeds=6)
+    arms = json.loads(json.dumps(more.record["arms"]))
+    for run, same in zip(arms[0]["seeds"], own.record["arms"][0]["seeds"], strict=False):
+        run["test"] = same["test"]
+    more = replace(more, record=more.record | {"arms": arms})
+    found = {"items": own, "items-ten": more}
+    assert variants.new_seeds(more, found) == [3, 4, 5] and variants.new_seeds(own, found) == []
+    rows = rows_of(variants.contrasts([own, more], found))
+    assert [row[:2] for row in rows[::4]] == [["items", "3"], ["items-ten", "6"], ["items-ten, new seeds", "3"]]
+    gaps = (scores_of(more, "ans:5", "ndcg@10") - scores_of(more, "5", "ndcg@10"))[3:]
+    mean, low, high = student(gaps)
+    assert says(rows[-1][4], mean) and says(rows[-1][6], low, high)
 
 
 def test_every_k_with_fewer_and_with_more_seeds(tmp_path):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -55,6 +55,11 @@ class Analysis:
     @property
     def top_n(self) -> str:
         return str(self.record["top_n"])
+
+    def only(self, seeds: Sequence[int]) -> Analysis:
+        """The same with these seeds alone; what was chosen with all of them stays chosen."""
+        arms = [arm | {"seeds": [run for run in arm["seeds"] if run["seed"] in seeds]} for arm in self.record["arms"]]
+        return replace(self, record=self.record | {"seeds": list(seeds), "arms": arms})
 
     @property
     def whole(self) -> list[str]:

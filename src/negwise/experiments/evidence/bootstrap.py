@@ -3,9 +3,9 @@
 Every draw takes folds with replacement, seeds of each with replacement, and test queries of each with replacement: the
 same queries for every arm, and for every seed of the fold. Without folds all seeds share one test split. Seeds and
 queries are crossed or nested, and redrawing both errs on the safe side as to queries (Owen 2007, the pigeonhole
-bootstrap). As to seeds it does not: so few of them, redrawn, differ less than seeds do. Where seeds differ more than
-queries let them, an interval of 95% covers 75, 85 and 90% with 3, 5 and 10 seeds; there Student's t is right, which is
-too narrow where queries make the difference. So both stand side by side. Two seeds of one fold held out the same users,
+bootstrap). As to seeds it does not: so few of them, redrawn, differ less than seeds do. Where seeds make nearly all the
+difference, an interval of 95% covers 75, 85 and 90% with 3, 5 and 10 of them; there Student's t is right, which is too
+narrow where queries make it. So both stand side by side. Two seeds of one fold held out the same users,
 and say less than two folds. Q queries, S seeds, F folds, R draws.
 """
 

@@ -134,7 +134,7 @@ def tabled(found: Evidence) -> dict[str, str]:
         "schedules-others": (schedules, found.variants),
         "tuning-others": (tuning, {name: one for name, one in found.variants.items() if one.variant == "model"}),
         "hundred": (variants.hundred, variants.with_hundred(every)),
-        "contrasts": (variants.contrasts, variants.again(every)),
+        "contrasts": (lambda found: variants.contrasts(found, every), variants.again(every)),
         "repeats": (variants.repeats, variants.repeated(every)),
         "models": (variants.models, variants.other_models(every)),
         "turning": (turning, found.turned),

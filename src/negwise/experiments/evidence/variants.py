@@ -59,20 +59,42 @@ def again(found: Analyses) -> list[Analysis]:
     ]
 
 
-def contrasts(found: Sequence[Analysis]) -> str:
-    """K* against K = 1, and ANS against fixed K*, as in the primary contrasts, on both metrics."""
+def new_seeds(one: Analysis, found: Analyses) -> list[int]:
+    """The seeds whose runs no other record has: of the same task on the same data a seed may give the same run."""
+    others = [other for other in found.values() if other is not one and other.of == one.of and _same_data(other, one)]
+    known = {seed for other in others for seed, test in _first(other).items() if _first(one).get(seed) == test}
+    return [seed for seed in one.record["seeds"] if seed not in known]
+
+
+def contrasts(found: Sequence[Analysis], every: Analyses) -> str:
+    """K* against K = 1, and ANS against fixed K*, as in the primary contrasts, on both metrics.
+
+    A record that shares runs with a smaller one is there once more, with the seeds that it has to itself.
+    """
     rows = []
-    for one in found:
-        star = str(one.k_star)
-        for rule, other in ((star, "1"), (f"ans:{star}", star)):
-            for metric in ("auc", one.top_n):
-                if {rule, other} <= set(one.whole) and rule != other:
-                    each = one.difference(rule, other, metric)
-                    said = [signed(each.mean), span(each.interval), span(each.student), small(each.p)]
-                    seeds = str(len(one.record["seeds"]))
-                    rows.append([one.name, seeds, f"{rule} against {other}", metric_name(metric), *said])
+    for each in found:
+        new = new_seeds(each, every)
+        rows += _contrast_rows(each, each.name)
+        if 1 < len(new) < len(each.record["seeds"]):
+            rows += _contrast_rows(each.only(new), f"{each.name}, new seeds")
     head = ["record", "seeds", "contrast", "test", "difference", "95%, bootstrap", "95%, t over seeds or folds", "p"]
     return table(head, rows)
+
+
+def _contrast_rows(one: Analysis, name: str) -> list[list[str]]:
+    rows, star, seeds = [], str(one.k_star), str(len(one.record["seeds"]))
+    for rule, other in ((star, "1"), (f"ans:{star}", star)):
+        for metric in ("auc", one.top_n):
+            if {rule, other} <= set(one.whole) and rule != other:
+                each = one.difference(rule, other, metric)
+                said = [signed(each.mean), span(each.interval), span(each.student), small(each.p)]
+                rows.append([name, seeds, f"{rule} against {other}", metric_name(metric), *said])
+    return rows
+
+
+def _first(one: Analysis) -> dict[int, object]:
+    """What each seed of K = 1 scored on the test split, to every digit recorded."""
+    return {run["seed"]: run["test"] for arm in one.record["arms"] if arm["rule"] == "1" for run in arm["seeds"]}
 
 
 def repeats(found: Sequence[tuple[Analysis, Analysis]]) -> str:
