@@ -190,3 +190,8 @@ def test_a_gpu_counts_as_the_cpu_does():
     there = counts(2.5, 10_000, Key(1, 2, torch.arange(2**40, 2**40 + 10_000, device="cuda")))
     assert there.device.type == "cuda"
     assert np.array_equal(there.cpu().numpy(), counts(2.5, 10_000, Key(1, 2, 2**40)))
+
+
+def test_no_number_of_rows_is_negative():
+    with pytest.raises(InputError, match="rows=-4"):
+        counts(3.5, -4, Key(0, 0))

@@ -49,3 +49,11 @@ def test_standard_error_is_the_slope():
 def test_bad_input_is_named(bad):
     with pytest.raises(InputError, match=r"auc: got .*expected"):
         separation(bad)
+
+
+def test_tensors_of_any_precision_are_numbers():
+    import torch
+
+    wanted = torch.tensor([0.75, 0.875], requires_grad=True)
+    np.testing.assert_allclose(separation(wanted), separation([0.75, 0.875]))
+    np.testing.assert_allclose(separation(wanted.bfloat16()), separation([0.75, 0.875]))

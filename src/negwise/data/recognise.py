@@ -159,6 +159,7 @@ def _kind(path: Path, names: tuple[str, ...], columns: Mapping[str, str]) -> str
         raise InputError(
             f"{path}: columns {shown(', '.join(names), 200)} are neither interactions (user, item, time, impression, "
             "label) nor text pairs (left, right, negatives; or query, pos, neg). "
-            "Put such names into the header, or say which is which: --column left=NAME --column right=NAME."
+            "Put such names into the header, or say which is which: --column user=NAME --column item=NAME, or "
+            "--column left=NAME --column right=NAME."
         )
     return kind

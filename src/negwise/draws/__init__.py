@@ -112,6 +112,8 @@ def counts(k: float, rows: int, key: Key) -> Any:
     >>> counts(2.5, 8, Key(seed=0, step=0)).tolist()
     [3, 3, 3, 2, 3, 3, 3, 3]
     """
+    if rows < 0:
+        raise InputError(f"counts: rows={rows}, expected how many there are, 0 or more")
     whole = math.floor(check_k(k))
     threshold = math.ceil(math.ldexp(k - whole, 53))
     numbers = key.rows(rows)

@@ -32,8 +32,6 @@ def mi_bound(loss: Any, k: ArrayLike) -> Floats:
             )
         _check_pairs(loss.pairs, k)
         loss = loss.loss
-    if hasattr(loss, "detach"):  # a tensor, known by what it can do: this module does without torch
-        loss = loss.detach().cpu().double().numpy()  # bfloat16 is none of NumPy's
     values, negatives = as_floats(loss, "loss"), check_k(k)
     check_broadcast(loss=values, k=negatives)
     return np.log1p(negatives) - values
@@ -43,10 +41,10 @@ def _check_pairs(pairs: Any, k: ArrayLike) -> None:
     """Every row was compared with ``k`` negatives; ``pairs`` (B,) is None where nobody counted."""
     if pairs is None:
         return
-    counted, negatives = pairs.detach().cpu().numpy(), check_k(k)
+    counted, negatives = as_floats(pairs, "pairs"), check_k(k)
     if counted.size and not (negatives == counted).all():
         fewest, most = counted.min(), counted.max()
-        rows = f"{fewest}" if fewest == most else f"{fewest} to {most}"
+        rows = f"{fewest:g}" if fewest == most else f"{fewest:g} to {most:g}"
         raise InputError(
             f"k={k!r}, but the rows of this loss have {rows} negatives each. Pass that number; where rows "
             'differ, take reduction="none" and mi_bound(result.loss, result.pairs).mean().'

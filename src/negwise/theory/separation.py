@@ -46,6 +46,8 @@ def separation_se(auc: ArrayLike, auc_se: ArrayLike) -> Floats:
 
 def as_floats(value: ArrayLike, name: str) -> Floats:
     """``value`` as a float64 array, or an `InputError` that names the argument and the first bad entry."""
+    if hasattr(value, "detach"):  # a tensor, on any device and in any precision; this module does without torch
+        value = value.detach().cpu().double().numpy()
     try:
         array = np.asarray(value, dtype=np.float64)
     except (TypeError, ValueError, OverflowError) as error:
