@@ -53,7 +53,7 @@ class Curves:
             return ()
         low, high = self.trained_k
         ks = f"K = {low:g}" if low == high else f"K from {low:g} to {high:g}"
-        return (f"this run was trained with {ks}, and the estimate is made for the curves of a run with K = 1",)
+        return (f"This run was trained with {ks}, and the estimate is made for the curves of a run with K = 1.",)
 
     def arguments(self) -> dict[str, Any]:
         """Both curves and `precision`, by the names that `negwise.optimal_k` takes them under."""

@@ -28,7 +28,10 @@ _LAST_SHARE = 0.999  # T is never read beyond the peak
 _NUDGE = 1.1  # a label separation this much higher tells which way K* goes as training goes on
 
 
-EVENLY = "no steps came with the curve: its evaluations count as evenly spaced (pass steps where they are not)"
+EVENLY = (
+    "No steps came with the curve: its evaluations count as evenly spaced. Where they are not, pass steps (--steps, "
+    "--step-column)."
+)
 
 
 def optimal_k(
