@@ -1,5 +1,7 @@
 """MovieLens, SASRec and one's own interactions, against plain loops over the rows that were written."""
 
+import csv
+
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -7,6 +9,8 @@ import pytest
 from data_files import compress, in_order, ratings
 
 from negwise.data import Lengths, Shares, inspect, prepare, read
+from negwise.data.opening import delimited
+from negwise.data.problems import Tolerance
 from negwise.errors import InputError
 
 ROWS = ratings()
@@ -380,3 +384,14 @@ def test_days_as_numbers_are_refused(tmp_path):
         read(path, cache=tmp_path / "cache")
     path.write_text("user,item,time\na,1,20191112\nb,2,20191399\n")  # no day, so seconds since some beginning
     assert read(path, cache=tmp_path / "cache").tables["interactions"]["time"].to_pylist()[1] == 20191399000
+
+
+def test_long_cells_are_read_and_the_limit_of_others_stays(tmp_path):
+    path = tmp_path / "log.csv"
+    path.write_text(f"user,item\na,{'x' * 200_000}\nb,2\nb,3\n")
+    before = csv.field_size_limit()
+    assert before < 200_000
+    rows = delimited(path, Tolerance(0), ",")
+    for _, cells in rows:
+        assert len(cells) == 2 and csv.field_size_limit() == before
+    assert csv.field_size_limit() == before

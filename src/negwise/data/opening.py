@@ -75,11 +75,12 @@ def delimited(path: Path, tolerance: Tolerance, delimiter: str) -> Iterator[tupl
             own.append(number)
             yield text + "\n"
 
-    # csv's limit on a cell is 128 KB and global; a body of text may be longer, and a line is bounded above.
-    csv.field_size_limit(max(csv.field_size_limit(), MAX_LINE))
     rows = csv.reader(feed(), delimiter=delimiter, strict=True)
     while True:
         own.clear()
+        # csv's limit on a cell is 128 KB; a body of text may be longer, and a line is bounded above. The limit is one for
+        # the whole process, so that it is ours for this row alone.
+        before = csv.field_size_limit(MAX_LINE)
         try:
             cells = next(rows)
         except StopIteration:
@@ -89,5 +90,7 @@ def delimited(path: Path, tolerance: Tolerance, delimiter: str) -> Iterator[tupl
             for number in own:
                 tolerance.bad(path, f"line {number}", f"not a row of a delimited file ({error}{span})")
             continue
+        finally:
+            csv.field_size_limit(before)
         if len(cells) > 1 or (cells and cells[0].strip()):
             yield own[0], cells
