@@ -78,8 +78,8 @@ def delimited(path: Path, tolerance: Tolerance, delimiter: str) -> Iterator[tupl
     rows = csv.reader(feed(), delimiter=delimiter, strict=True)
     while True:
         own.clear()
-        # csv's limit on a cell is 128 KB; a body of text may be longer, and a line is bounded above. The limit is one for
-        # the whole process, so that it is ours for this row alone.
+        # csv's limit on a cell is 128 KB; a body of text may be longer, and a line is bounded above. The limit is the
+        # whole process's, so it is ours for this row alone.
         before = csv.field_size_limit(MAX_LINE)
         try:
             cells = next(rows)
