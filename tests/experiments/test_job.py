@@ -12,8 +12,9 @@ import pytest
 from negwise.experiments.arms import arm
 from negwise.experiments.job import Job, _within_budget
 from negwise.experiments.plan import Pace, make_plan, run_seconds
-from negwise.experiments.setup import SetUp, held
+from negwise.experiments.setup import SetUp
 from negwise.experiments.training import load
+from negwise.train.holding import held
 
 
 def write_pairs(file, n=240):
@@ -249,10 +250,10 @@ def test_a_wrong_request_leaves_no_folder(cache, negwise, verb):
 
 
 def test_a_folder_that_was_there_stays(tmp_path):
-    with held(tmp_path):
+    with held(tmp_path, "job"):
         pass
     assert tmp_path.exists()
-    with held(tmp_path / "new"):
+    with held(tmp_path / "new", "job"):
         (tmp_path / "new" / "kept").touch()
     assert (tmp_path / "new" / "kept").exists()
 

@@ -19,7 +19,7 @@ from negwise.records import read_run
 from negwise.samplers import Popularity, Uniform
 from negwise.schedule import AnsK, ConstantK, fraction_of
 from negwise.train import Order, Settings, load_weights
-from negwise.train.folder import alone
+from negwise.train.holding import held
 from negwise.train.launch import make_fabric, reseed, settle_threads
 from negwise.train.progress import Bar, Lines, display
 from negwise.train.stopping import Stopping
@@ -303,9 +303,9 @@ def test_a_second_ctrl_c_stops_at_once():
 
 def test_two_processes_do_not_write_in_one_folder(tmp_path):
     run(tmp_path / "done", steps=2)
-    with alone(tmp_path / "done"):
+    with held(tmp_path / "done", "run"):
         assert run(tmp_path / "done", steps=2)["steps"] == 2  # what is done may be read by anyone
-    with alone(tmp_path / "new"), pytest.raises(NegwiseError, match="another process works on this run"):
+    with held(tmp_path / "new", "run"), pytest.raises(NegwiseError, match="another process works on this run"):
         run(tmp_path / "new", steps=2)
     assert not (tmp_path / "new" / "run.jsonl").exists()
     assert run(tmp_path / "new", steps=2)["steps"] == 2

@@ -17,7 +17,7 @@ from negwise.experiments.grid import RATES, Grid, rates_around, run_grid
 from negwise.experiments.pilot import estimate_of, judge
 from negwise.experiments.plan import EVALUATIONS, FEWEST, START, Pace, fitting, run_seconds, seconds_of, seen_in
 from negwise.experiments.results import caveats_of, results_of
-from negwise.experiments.setup import SetUp, Tell, check, held, minutes, set_up
+from negwise.experiments.setup import SetUp, Tell, check, minutes, set_up
 from negwise.experiments.training import Training
 from negwise.experiments.watching import watch_for
 from negwise.records import read_run
@@ -25,6 +25,7 @@ from negwise.schedule import rule_from_text
 from negwise.theory.estimate import Estimate
 from negwise.theory.reliability import MAX_K
 from negwise.train.folder import RESULT, read_json, write_json
+from negwise.train.holding import held
 
 ESTIMATE, RESULTS, REPORT = "estimate.json", "results.json", "report.html"
 
@@ -83,7 +84,7 @@ def run(job: Job, out: str | Path, *, jobs: int | None = None, tell: Tell = prin
     asked = () if job.schedule in SCHEDULES else (arm(job.schedule),)
     each = len(RATES) + job.seeds - 1
     usual = 1 if not job.compare else 2 if job.schedule == "fixed" else 3
-    with held(folder):
+    with held(folder, "job"):
         made = set_up(folder, request, kind="run", cells=usual * each, pilot=True, asked=asked, jobs=jobs, tell=tell)
         found, pilot = _pilot(folder, made, job.lam, tell)
         arms, notes = arms_of(found, job.schedule, made.ceiling, compare=job.compare)
@@ -110,7 +111,7 @@ def sweep(asked: Sweep, out: str | Path, *, jobs: int | None = None, tell: Tell 
     check(request)
     rates = asked.learning_rate if isinstance(asked.learning_rate, tuple) else None
     cells = len(arms) * (asked.seeds - 1 + len(rates or (1,)))
-    with held(folder):
+    with held(folder, "job"):
         made = set_up(folder, request, kind="sweep", cells=cells, pilot=False, asked=arms, jobs=jobs, tell=tell)
         base = with_steps(made.training, made.plan.steps)
         grid = Grid(folder, arms, base, rates or (made.rate,), tuple(range(asked.seeds)))

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import platform
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -23,7 +22,8 @@ from negwise.experiments.plan import Pace, Plan, make_plan, seconds_of, spread
 from negwise.experiments.presets import Preset, preset
 from negwise.experiments.training import JOB, Training, check_count, check_rate
 from negwise.theory.effectiveness import check_lam
-from negwise.train.folder import LOCK, alone, changes, read_json, write_json
+from negwise.train.folder import changes, read_json, write_json
+from negwise.train.holding import can_write
 
 TIMED_STEPS, TIMED_K = {"cpu": 8, "cuda": 20}, 20
 """On a GPU more, since the first steps of each size compile and record."""
@@ -107,7 +107,7 @@ def set_up(
         threads, spent = int(found["plan"]["threads"]), float(found["plan"]["spent"])
         tell(f"{folder} has this job: going on with what is left of it.")
     else:
-        _can_write(folder)
+        can_write(folder, "job")
         training, rate = _training(request, chosen, device, threads)
         pace = _pace(training, rate, tell)
         budget = request.get("budget")
@@ -146,32 +146,6 @@ def _ceiling(request: dict[str, Any], chosen: Preset, report: DataReport) -> flo
     """The most negatives that a row can have."""
     most = float(report.negatives.most)
     return min(most, float(request["pool"] or Training.pool)) if chosen.task == "pairs" else most
-
-
-@contextmanager
-def held(folder: Path) -> Iterator[None]:
-    """The folder for one process alone, for as long as it lives; where nothing came of it, nothing is left of it."""
-    new = not folder.exists()
-    _can_write(folder)
-    with alone(folder, "job"):
-        try:
-            yield
-        finally:
-            if new and [entry.name for entry in folder.iterdir()] == [LOCK]:
-                (folder / LOCK).unlink()
-                folder.rmdir()
-
-
-def _can_write(folder: Path) -> None:
-    if folder.exists() and not folder.is_dir():
-        raise InputError(f"{folder} is a file; expected a folder for the job, or a name that is free.")
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        (folder / LOCK).touch()
-    except OSError as error:
-        raise InputError(
-            f"{folder}: cannot be written to ({error.strerror}). Choose another folder with --out."
-        ) from error
 
 
 def _resume(folder: Path, request: dict[str, Any], kind: str, report: DataReport) -> dict[str, Any]:

@@ -9,34 +9,15 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from filelock import FileLock, Timeout
-
 from negwise.errors import InputError, NegwiseError
 from negwise.files import write_atomically
 
-CONFIG, RESULT, LOCK = "config.json", "result.json", ".lock"
-
-
-@contextmanager
-def alone(folder: Path, what: str = "run") -> Iterator[None]:
-    """The folder for one process, for as long as that lives: two would write over each other."""
-    folder.mkdir(parents=True, exist_ok=True)
-    lock = FileLock(folder / LOCK, timeout=0)
-    try:
-        lock.acquire()
-    except Timeout as error:
-        raise NegwiseError(f"{folder}: another process works on this {what}. Wait for it, or stop it.") from error
-    try:
-        yield
-    finally:
-        lock.release()
+CONFIG, RESULT = "config.json", "result.json"
 
 
 def check_config(out: Path, config: Mapping[str, Any]) -> None:
     """A folder that has a run in it has this one: say what differs, and touch nothing."""
     if not (out / CONFIG).exists():
-        if out.exists() and not out.is_dir():
-            raise InputError(f"{out} is a file; expected a folder for the run, or a name that is free")
         return
     changed = changes(read_json(out / CONFIG), config)
     if changed:

@@ -14,7 +14,8 @@ from negwise.errors import require
 from negwise.protocols import Rule, Sampler
 from negwise.train import checkpoint
 from negwise.train.batches import Examples, Hide, Ints
-from negwise.train.folder import RESULT, alone, check_config, fingerprint, read_json, write_config
+from negwise.train.folder import RESULT, check_config, fingerprint, read_json, write_config
+from negwise.train.holding import held
 from negwise.train.journal import Journal
 from negwise.train.judging import Judged
 from negwise.train.launch import fixed_threads, make_fabric, own_generators, settle_threads
@@ -81,7 +82,7 @@ def fit(
         checkpoint.load_weights(model, checkpoint.read(folder, result["steps"]).folder)
         return result
     fabric = make_fabric(settings.device, settings.precision)
-    with alone(folder) if fabric.global_rank == 0 else nullcontext():
+    with held(folder, "run") if fabric.global_rank == 0 else nullcontext():
         found = checkpoint.latest(folder)
         threads = settle_threads(settings.threads, None if found is None else found.state["threads"])
         header: dict[str, Any] = {"config": fingerprint(whole), "threads": threads}

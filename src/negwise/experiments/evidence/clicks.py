@@ -27,12 +27,13 @@ from negwise.experiments.evidence.provenance import code
 from negwise.experiments.evidence.record import Record, rounded
 from negwise.experiments.evidence.tasks import EvidenceTask, base_training, sized
 from negwise.experiments.plan import spread
-from negwise.experiments.setup import held, machine, versions
+from negwise.experiments.setup import machine, versions
 from negwise.experiments.training import Training, fit_parts, make_parts
 from negwise.files import write_atomically
 from negwise.records import read_run
 from negwise.train import Judged, judged
 from negwise.train.folder import RESULT, read_json, write_json
+from negwise.train.holding import held
 from negwise.train.judging import Table
 
 Floats = NDArray[np.float64]
@@ -87,7 +88,7 @@ def reproduce_clicks(
         base = base_training(task, "clicks", vectors=None, device="cpu", more=more)
         protocols.append(Protocol(folder / world_name(world), task, base, task.ks, number, side_by_side))
     made: list[Record] = []
-    with held(folder):
+    with held(folder, "job"):
         for protocol in protocols:
             protocol.check()
         try:

@@ -21,9 +21,10 @@ from negwise.experiments.evidence.tasks import (
     with_turning,
 )
 from negwise.experiments.plan import spread
-from negwise.experiments.setup import device_of, held
+from negwise.experiments.setup import device_of
 from negwise.experiments.training import make_parts
 from negwise.train.folder import RESULT
+from negwise.train.holding import held
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,7 +57,7 @@ def reproduce(
     folder = Path(out)
     protocol = protocol_of(asked, folder, jobs)
     make_parts(protocol.base)  # what cannot be read or built is told once, and not by every run
-    with held(folder):
+    with held(folder, "job"):
         protocol.check()
         try:
             protocol.run(tell)

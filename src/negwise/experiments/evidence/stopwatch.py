@@ -17,9 +17,10 @@ from typing import Any, Self
 
 from negwise.errors import InputError
 from negwise.experiments.evidence.record import PACE, Record, read_only, with_pace, write_record
-from negwise.experiments.setup import device_of, held, machine
+from negwise.experiments.setup import device_of, machine
 from negwise.experiments.training import Parts, Training, fit_parts, make_parts
 from negwise.train.folder import CONFIG, RESULT, read_json, write_json
+from negwise.train.holding import held
 
 REPEATS = 3
 WARM_UP = 10
@@ -36,7 +37,7 @@ def reproduce_seconds(
         raise InputError(f"steps: got {steps}, expected {WARM_UP + 2} or more: the first {WARM_UP} warm up.")
     where = device_of(device)
     record = read_only(folder)
-    with held(folder):
+    with held(folder, "job"):
         training, parts = _opened(folder, where)
         ks = [arm["rule"] for arm in record["arms"] if arm["role"] == "fixed"]
         found = _begun(folder, {"steps": steps, "warm_up": WARM_UP, "machine": machine(training.device)})
