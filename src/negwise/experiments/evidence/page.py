@@ -47,7 +47,7 @@ MADE_BY = {
     "models": "negwise reproduce news --model naml --k 100 --seeds 3",
     "turning": "negwise reproduce items --turning 0.01,0.05,0.1,0.2,0.3,0.5",
     "paper": "negwise reproduce items --paper",
-    "long": "negwise reproduce items --steps 6000 --k 20,100,1000 --name items-long",
+    "long": "negwise reproduce items --steps 3600 --k 20,100,1000 --name items-long",
     "seconds": "negwise reproduce seconds --out FOLDER-OF-A-TASK",
 }
 """Tables that not every set of records has, and what makes theirs."""
@@ -115,7 +115,8 @@ def _complete(one: Analysis) -> Analysis:
 def drawn(found: Evidence) -> list[Figure]:
     """Every figure of the page."""
     every = list(found.swept.values())
-    made = [figure for one in every for figure in (figures.three_panels(one), figures.schedules(one))]
+    swept = [*every, *(more for _, more in variants.longer(found.every))]
+    made = [figure for one in swept for figure in (figures.three_panels(one), figures.schedules(one))]
     made += [figures.scores(every), figures.recommended(every)]
     made += [turning_figure(found.turned)] if found.turned else []
     made += [per_second(one) for one in found.timed]
