@@ -61,6 +61,8 @@ def test_longer_training_is_told_from_other_variants(tmp_path):
     ]
     pairs = variants.longer({one.name: one for one in (own, more, *others)})
     assert pairs == [(own, more)]
+    again = [make(tmp_path, f"items-{seeds}", of="items", seeds=seeds) for seeds in (6, 4)]
+    assert variants.longer({one.name: one for one in (own, more, *again)}) == [(again[0], more)]
     rows = rows_of(variants.long(pairs))
     assert [row[1] for row in rows] == ["1", "**7**", "100"] and rows[0][2] == "24 and 96"
     assert rows[1][3] == "not run"

@@ -30,11 +30,13 @@ def published(found: Analyses) -> list[tuple[Analysis | None, Analysis]]:
 
 
 def longer(found: Analyses) -> list[tuple[Analysis, Analysis]]:
-    """Records of a task that differ by more steps on the same data, each after the task's own."""
+    """Records of a task that differ by more steps on the same data, each after the task's own or its largest repeat."""
+    most = {own.name: own for own in found.values() if own.name == own.of}
+    most |= {own.name: more for own, more in sorted(repeated(found), key=lambda pair: len(pair[1].record["seeds"]))}
     return [
-        (found[one.of], one)
+        (most[one.of], one)
         for one in found.values()
-        if one.of in found and not one.variant and _is_longer(found[one.of], one)
+        if one.of in most and not one.variant and _is_longer(found[one.of], one)
     ]
 
 
@@ -146,7 +148,7 @@ def paper(found: Sequence[tuple[Analysis | None, Analysis]]) -> str:
 
 
 def long(found: Sequence[tuple[Analysis, Analysis]]) -> str:
-    """The K of a longer sweep, each beside the same K in the task's own, less K = 1 of the same length."""
+    """The K of a longer sweep, each beside the same K in the shorter one, less K = 1 of the same length."""
     rows = []
     for own, more in found:
         steps = " and ".join(f"{one.record['steps']:,}" for one in (own, more))
@@ -157,7 +159,7 @@ def long(found: Sequence[tuple[Analysis, Analysis]]) -> str:
                 with_interval(one.difference(str(k), "1")) if {str(k), "1"} <= set(one.whole) and k > 1 else ""
                 for one in (own, more)
             ]
-            rows.append([own.name, name, steps, *cells[:2], *gains, *cells[2:], metric_name(own.top_n)])
+            rows.append([own.of, name, steps, *cells[:2], *gains, *cells[2:], metric_name(own.top_n)])
     head = [
         "task", "K", "steps", "test AUC, short", "test AUC, long", "less K = 1, short", "less K = 1, long",
         "top n, short", "top n, long", "top n is",
