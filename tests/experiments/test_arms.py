@@ -15,16 +15,27 @@ def rules(found):
     return [each.rule for each in found]
 
 
-def test_the_usual_three():
+def test_the_usual_four():
     arms, notes = arms_of(OK, "warm", 1000)
-    assert rules(arms) == ["warm:21", "1", "21"]
-    assert [each.role for each in arms] == ["schedule", "K=1", "fixed K*"]
-    assert [each.uses_pilot for each in arms] == [True, False, True]
-    assert notes == ()
+    assert rules(arms) == ["warm:21", "1", "21", "100"]
+    assert [each.role for each in arms] == ["schedule", "K=1", "fixed K*", "extra"]
+    assert [each.uses_pilot for each in arms] == [True, False, True, False]
+    assert len(notes) == 1 and notes[0].startswith("K = 100 is tried too")
+
+
+@pytest.mark.parametrize(
+    ("k_star", "ceiling", "tried"),
+    [(99, 1000, ["99", "1", "100"]), (100, 1000, ["100", "1"]), (158, 500, ["158", "1"]), (4, 30, ["4", "1", "30"])],
+)
+def test_the_k_that_needs_no_pilot_is_tried_where_it_is_more(k_star, ceiling, tried):
+    arms, notes = arms_of(replace(OK, k_int=k_star), "fixed", ceiling)
+    assert rules(arms) == tried
+    assert bool(notes) == (len(tried) == 3)
+    assert ceiling >= 100 or notes[0].startswith("K = 30, all that there are, is tried too")
 
 
 def test_a_fixed_schedule_is_its_own_comparison():
-    assert rules(arms_of(OK, "fixed", 1000)[0]) == ["21", "1"]
+    assert rules(arms_of(OK, "fixed", 1000)[0]) == ["21", "1", "100"]
 
 
 def test_without_comparison_one_arm():
@@ -68,9 +79,10 @@ def test_a_capped_estimate_tries_the_ends_of_its_interval():
 
 def test_a_lower_bound_tries_more():
     arms, notes = arms_of(replace(OK, basis="lower bound"), "warm", 1000)
-    assert rules(arms) == ["warm:21", "1", "21", "84"]
+    assert rules(arms) == ["warm:21", "1", "21", "100"]  # which is more than 4 x 21
     assert "lower bound" in notes[0]
-    assert "K = 84" in notes[0]
+    assert "K = 100" in notes[0] and len(notes) == 1
+    assert rules(arms_of(replace(OK, basis="lower bound", k_int=30), "fixed", 1000)[0]) == ["30", "1", "120"]
     assert arms_of(replace(OK, basis="lower bound"), "warm", 21)[1] == ()  # there is no more to try
 
 

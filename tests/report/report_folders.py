@@ -206,7 +206,7 @@ def write_job(root, seeds=3, **more):
             "steps": 600,
             "seconds": pilot["seconds"],
             "converged": True,
-            "why": "Validation grew by less than 2% over the last third.",
+            "why": "validation grew by less than 2% over the last third",
         },
         "arms": arms,
         "chosen": "warm:20",

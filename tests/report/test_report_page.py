@@ -91,6 +91,26 @@ def test_a_sweep_counts_its_cells_not_its_arms(tmp_path):
     assert {stat.label: stat.value for stat in found.stats}["cells trained"] == "6"
 
 
+@pytest.mark.parametrize(
+    ("kept", "says"),
+    [
+        ("warm:20", "kept as the model: warm:20."),
+        ("20", "kept as the model: K = 20. The gain and the cost below are its own."),
+        ("1", "kept as the model: K = 1. The numbers below are those of warm:20 against it."),
+    ],
+)
+def test_whose_numbers_stand_beside_the_answer(tmp_path, kept, says):
+    """The headline is K*; where another arm was best on validation, the page says whose gain it shows."""
+    job = write_job(tmp_path / "job", seeds=2, chosen=kept)
+    edit(job / "results.json", lambda results: results["arms"][2].update(role="extra"))
+    subject = read_subject(job)
+    found = answer(subject)
+    assert found.lead.endswith(says)
+    shown = next(stat for stat in found.stats if stat.label == "gain in AUC over K = 1")
+    arm = next(each for each in subject.arms if each.name == ("warm:20" if kept == "1" else kept))
+    assert f"{arm.test('auc').value:.4f} against" in shown.note
+
+
 def test_the_same_records_give_the_same_page(job, page):
     assert shown(job).scripts == page.scripts and shown(job).text == page.text
 

@@ -37,7 +37,9 @@ def run(
     ] = None,
     seeds: Annotated[int, typer.Option(help="Runs of each arm; 5 give error bars worth the name.")] = 1,
     jobs: Jobs = None,
-    compare: Annotated[bool, typer.Option(help="Train K=1 and fixed K* beside the schedule.")] = True,
+    compare: Annotated[
+        bool, typer.Option(help="Train K = 1, fixed K* and, if that is more, 100 beside the schedule.")
+    ] = True,
     lam: Lam = 0.9,
     batch_size: BatchSize = None,
     learning_rate: Annotated[

@@ -83,7 +83,7 @@ def run(job: Job, out: str | Path, *, jobs: int | None = None, tell: Tell = prin
     check(request)
     asked = () if job.schedule in SCHEDULES else (arm(job.schedule),)
     each = len(RATES) + job.seeds - 1
-    usual = 1 if not job.compare else 2 if job.schedule == "fixed" else 3
+    usual = 1 if not job.compare else 3 if job.schedule == "fixed" else 4
     with held(folder, "job"):
         made = set_up(folder, request, kind="run", cells=usual * each, pilot=True, asked=asked, jobs=jobs, tell=tell)
         found, pilot = _pilot(folder, made, job.lam, tell)
@@ -141,7 +141,7 @@ def _within_budget(
         return arms, steps, ()
     steps = job.steps or max(FEWEST, fitting(pace, each * len(usual), jobs, left))
     left_out = ", ".join(each_arm.rule for each_arm in arms if each_arm.role == "extra")
-    return usual, steps, (f"The budget has no room for K = {left_out}, which this estimate would call for.",)
+    return usual, steps, (f"The budget has no room for K = {left_out}, which would have been tried too.",)
 
 
 def _pace(made: SetUp, pilot: dict[str, Any]) -> Pace:

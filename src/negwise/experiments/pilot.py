@@ -73,7 +73,8 @@ def judge(log: Run, *, lam: float = 0.9, max_k: float | None = None) -> Judgemen
             return Judgement(False, f"K* was {then:.3g} at step {step:g}, outside the range as good now")
     if now.rising is not None:
         return Judgement(False, "the training AUC still rises")
-    return Judgement(True, f"validation separation grew by {growth:.1%} of its peak over the last third, K* stayed")
+    grew = f"validation separation grew by {growth:.1%} of its peak over the last third"
+    return Judgement(True, f"{grew}, and K* stayed in its range as good")
 
 
 def _inside(record: Record) -> float:

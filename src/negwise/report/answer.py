@@ -72,6 +72,8 @@ def _run(subject: Subject) -> tuple[str, str, list[Stat]]:
     lead = f"{_about(subject)} Best on validation, and kept as the model: {_called(kept)}."
     if arm is not kept:
         lead += f" The numbers below are those of {arm.name} against it."
+    elif arm.role == "extra":
+        lead += " The gain and the cost below are its own."
     stats += [_gain(subject, arm, base, metric) for metric in subject.metrics[:2]]
     return headline, lead, [*stats, _cost(arm, None if arm is base else base)]
 
