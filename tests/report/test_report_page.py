@@ -14,6 +14,7 @@ from negwise.report.answer import answer
 from negwise.report.build import build, exhibits, page_of, read_subject
 from negwise.report.comparison import beside
 from negwise.report.page import library, script_json
+from negwise.report.table import results
 
 EVIL = "</script><script>window.hacked=1</script><img src=x onerror=window.hacked=2>\"'{{7*7}}&amp;"
 MOST_BYTES = 1_500_000
@@ -89,6 +90,13 @@ def test_a_large_sweep_stays_small(tmp_path):
 def test_a_sweep_counts_its_cells_not_its_arms(tmp_path):
     found = answer(read_subject(write_sweep(tmp_path / "sweep", ("1", "4", "20"), seeds=2)))
     assert {stat.label: stat.value for stat in found.stats}["cells trained"] == "6"
+
+
+def test_a_fixed_schedule_is_called_what_it_is(tmp_path):
+    job = write_job(tmp_path / "job", seeds=1)
+    edit(job / "results.json", lambda results: results.update(arms=results["arms"][1:], chosen="20"))
+    edit(job / "results.json", lambda results: results["arms"][1].update(role="schedule"))
+    assert [(line.name, line.role) for line in results(read_subject(job)).lines] == [("1", "K=1"), ("20", "fixed K*")]
 
 
 @pytest.mark.parametrize(

@@ -246,8 +246,8 @@ def test_unreadable_text_is_refused_with_what_to_type(text):
 
 
 @pytest.mark.parametrize("text", ["-1", "nan", "ans:0.5", "warm:20:2"])
-def test_readable_text_with_bad_values_names_the_value(text):
-    with pytest.raises(InputError, match="got"):
+def test_readable_text_with_bad_values_names_the_value_and_what_was_typed(text):
+    with pytest.raises(InputError, match=f"cannot train with K '{text}': .*got"):
         rule_from_text(text)
 
 

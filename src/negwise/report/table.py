@@ -56,7 +56,7 @@ def results(subject: Subject) -> Table:
 def _line(arm: Arm, subject: Subject) -> Line:
     return Line(
         name=arm.name,
-        role="" if arm.role in (None, "cell", "extra") else str(arm.role),
+        role=_role(arm),
         chosen=arm.name == subject.chosen and len(subject.arms) > 1,
         k="" if arm.k is None else count(arm.k),
         scores=tuple(score(arm, name) for name in subject.metrics),
@@ -74,6 +74,13 @@ def _line(arm: Arm, subject: Subject) -> Line:
             for one in arm.tuning
         ),
     )
+
+
+def _role(arm: Arm) -> str:
+    """What the arm is there for, where its name does not say it: a fixed schedule is K* itself."""
+    if arm.role in (None, "cell", "extra"):
+        return ""
+    return "fixed K*" if arm.role == "schedule" and arm.fixed and arm.uses_pilot else str(arm.role)
 
 
 def score(arm: Arm, metric: str) -> Cell:
