@@ -83,8 +83,8 @@ def run(job: Job, out: str | Path, *, jobs: int | None = None, tell: Tell = prin
     check(request)
     asked = () if job.schedule in SCHEDULES else (arm(job.schedule),)
     each = len(RATES) + job.seeds - 1
-    # The schedule; K = 1, 100 if K* turns out to be less, and K* throughout unless that is the schedule.
-    usual = 1 if not job.compare else 3 if job.schedule == "fixed" else 4
+    # What the estimate may add is not counted yet: a shorter run would be a shorter pilot, and a worse estimate.
+    usual = 1 if not job.compare else 2 if job.schedule == "fixed" else 3
     with held(folder, "job"):
         made = set_up(folder, request, kind="run", cells=usual * each, pilot=True, asked=asked, jobs=jobs, tell=tell)
         found, pilot = _pilot(folder, made, job.lam, tell)
