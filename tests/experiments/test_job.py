@@ -230,7 +230,7 @@ def test_a_k_beyond_the_catalogue_leaves_the_folder_free(cache, negwise, words):
 @pytest.mark.parametrize(("steps", "spent"), [(None, 10.0), (None, 200.0), (60, 10.0)])
 def test_going_on_with_other_jobs_comes_to_the_same_steps(steps, spent):
     """Of a job with a budget, whose steps follow from the runs at a time that were planned with."""
-    pace = Pace(0.05, 0.4, 1.5)
+    pace = Pace(0.05, 0.4, 0.05, 1.5)
     plan = make_plan(pace, cells=9, jobs=2, steps=steps, budget=600)
     pilot = {"steps": 240, "seconds": 50.0}
     arms = [arm("warm:8", "schedule", True), arm("1", "K=1"), arm("8", "fixed K*", True), arm("32", "extra", True)]

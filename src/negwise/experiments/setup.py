@@ -180,7 +180,7 @@ def _training(request: dict[str, Any], chosen: Preset, device: str, threads: int
 
 def _pace(training: Training, rate: float, tell: Tell) -> Pace:
     steps = TIMED_STEPS[device_of(training.device)]
-    tell(f"Timing {steps} steps of {training.model} ...")
+    tell(f"Timing {steps} steps of {training.model} with K = {TIMED_K}, and {steps} with K = 1 ...")
     short = replace(training, k=str(TIMED_K), learning_rate=rate)
     return Pace(**ask_once({"do": "time", "training": asdict(short), "steps": steps}, training.threads or 1))
 
