@@ -1,10 +1,13 @@
 """Time to steps: the plan keeps within the budget that it was given."""
 
 from dataclasses import astuple
+from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from negwise.errors import InputError
+from negwise.experiments import timing
 from negwise.experiments.plan import (
     EVALUATIONS,
     FEWEST,
@@ -20,6 +23,7 @@ from negwise.experiments.plan import (
     seen_in,
     spread,
 )
+from negwise.experiments.training import Training
 
 PACE = Pace(step=0.05, evaluation=0.4, pilot_step=0.03, pilot_evaluation=1.5)
 
@@ -89,6 +93,9 @@ def test_a_budget_that_is_too_short_says_what_is_needed():
     with pytest.raises(InputError, match=r"20 s is too short.*--queries.*--no-compare") as caught:
         make_plan(PACE, cells=9, jobs=2, steps=None, budget=20)
     needed = float(str(caught.value).split("need about ")[1].split(" s")[0])
+    judging = (PILOT_EVALUATIONS + 1) * PACE.pilot_evaluation + PACE.evaluation
+    pilot = SLOWER * (FEWEST * PACE.pilot_step + judging) + START
+    assert needed == pytest.approx(pilot + run_seconds(PACE, 9, 2, FEWEST), abs=0.5)
     plan = make_plan(PACE, cells=9, jobs=2, steps=None, budget=needed + 1)
     assert plan.steps >= FEWEST
     assert plan.pilot_steps >= FEWEST
@@ -123,3 +130,23 @@ def test_a_bound_on_threads_is_kept(monkeypatch, bound, threads):
     monkeypatch.setattr("os.sched_getaffinity", lambda _: range(8), raising=False)
     monkeypatch.setenv("OMP_NUM_THREADS", bound)
     assert spread(1, "cpu", 9) == (1, threads)
+
+
+def test_the_pace_has_the_steps_of_a_run_and_those_of_the_pilot(monkeypatch):
+    """Each K is trained for as many steps, and its own median is kept."""
+    trained = []
+
+    def fit(training, _, folder, **__):
+        trained.append((training.k, training.steps))
+        beat = {"20": 0.5, "1": 0.25}[training.k]
+        times[folder] = [beat * step for step in range(training.steps)]
+
+    times = {}
+    monkeypatch.setattr(timing, "make_parts", lambda _: SimpleNamespace(task=None, model=None))
+    monkeypatch.setattr(timing, "fit_parts", fit)
+    monkeypatch.setattr(timing, "read_run", lambda at: SimpleNamespace(steps=[{"time": t} for t in times[Path(at)]]))
+    monkeypatch.setattr(timing, "judged", lambda *_: {"val": 3.0, "train": 4.0})
+    monkeypatch.setattr(timing, "_seconds", lambda _, split: split)
+    found = timing.measure(Training(data="docs", model="siamese-cnn", k="20"), 8)
+    assert trained == [("20", 8), ("1", 8)]
+    assert found == Pace(step=0.5, evaluation=3.0, pilot_step=0.25, pilot_evaluation=7.0)
