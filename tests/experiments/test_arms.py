@@ -60,13 +60,15 @@ def test_no_k_above_what_there_is():
 @pytest.mark.parametrize("verdict", ["vacuous", "inconsistent"])
 def test_where_the_curves_say_nothing_k_is_measured(verdict):
     arms, notes = arms_of(replace(OK, verdict=verdict), "warm", 50)
-    assert rules(arms) == ["warm:20", "1", "4", "20"]
+    assert rules(arms) == ["warm:50", "1", "4", "20", "50"]
     assert not any(each.uses_pilot for each in arms)
     assert verdict in notes[0]
-    assert "K = 1, 4, 20." in notes[0]
+    assert "K = 1, 4, 20, 50." in notes[0]
+    assert rules(arms_of(replace(OK, verdict=verdict), "fixed", 1000)[0]) == ["100", "1", "4", "20"]
+    assert rules(arms_of(replace(OK, verdict=verdict), "fixed", 3)[0]) == ["3", "1"]
     arms, notes = arms_of(replace(OK, verdict=verdict), "warm", 50, compare=False)
-    assert rules(arms) == ["warm:20"]
-    assert "warm:20 is a guess" in notes[0]
+    assert rules(arms) == ["warm:50"]
+    assert "warm:50 is a guess" in notes[0]
     assert "warm:5 is what was asked for" in arms_of(replace(OK, verdict=verdict), "warm:5", 50, compare=False)[1][0]
 
 
@@ -79,11 +81,18 @@ def test_a_capped_estimate_tries_the_ends_of_its_interval():
 
 def test_a_lower_bound_tries_more():
     arms, notes = arms_of(replace(OK, basis="lower bound"), "warm", 1000)
-    assert rules(arms) == ["warm:21", "1", "21", "100"]  # which is more than 4 x 21
-    assert "lower bound" in notes[0]
-    assert "K = 100" in notes[0] and len(notes) == 1
-    assert rules(arms_of(replace(OK, basis="lower bound", k_int=30), "fixed", 1000)[0]) == ["30", "1", "120"]
+    assert rules(arms) == ["warm:21", "1", "21", "100"]  # which is more than 4 x 21, and needs no pilot
+    assert "K = 100" in notes[0] and len(notes) == 1 and not arms[-1].uses_pilot
+    arms, notes = arms_of(replace(OK, basis="lower bound", k_int=30), "fixed", 1000)
+    assert rules(arms) == ["30", "1", "120"] and arms[-1].uses_pilot
+    assert "lower bound" in notes[0] and "K = 120" in notes[0]
     assert arms_of(replace(OK, basis="lower bound"), "warm", 21)[1] == ()  # there is no more to try
+
+
+@pytest.mark.parametrize("rule", ["0", "warm:0", "0.0"])
+def test_no_negatives_at_all_are_refused(rule):
+    with pytest.raises(InputError, match=r"more than 0|at least 1"):
+        arm(rule)
 
 
 def test_what_is_no_rule_is_refused():

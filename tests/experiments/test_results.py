@@ -1,10 +1,13 @@
 """Means and differences over seeds, against SciPy."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from scipy import stats
 
 from negwise.experiments.results import _difference, caveats_of, mean_of, value_of
+from negwise.theory.optimal import optimal_k
 
 
 def arm_of(name, values, **more):
@@ -50,5 +53,45 @@ def test_caveats_that_apply():
     assert not any("0 seeds" in caveat for caveat in caveats_of({"arms": [arm_of("1", [None])]}, None))
     tuned = arm_of("4", [0.8], tuning=[{"learning_rate": rate} for rate in (1e-4, 3e-4, 1e-3)])
     assert "smallest or largest" in " ".join(caveats_of({"arms": [tuned]}, None))
+    for row in tuned["tuning"]:
+        row["val_auc"] = 0.9  # all the same: nothing speaks for a wider choice
+    assert "smallest or largest" not in " ".join(caveats_of({"arms": [tuned]}, None))
+    tuned["tuning"][0]["val_auc"] = 0.8
+    assert "smallest or largest" in " ".join(caveats_of({"arms": [tuned]}, None))
     tuned["learning_rate"] = 3e-4
     assert "smallest or largest" not in " ".join(caveats_of({"arms": [tuned]}, None))
+
+
+def test_weights_that_training_did_not_change_are_told():
+    arms = [arm_of("1", [0.8, 0.8]), arm_of("4", [0.8, 0.8])]
+    for arm, steps in zip(arms, ((0, 40), (0, 0)), strict=True):
+        for seed, step in zip(arm["seeds"], steps, strict=True):
+            seed["best_step"] = step
+    said = " ".join(caveats_of({"arms": arms}, None))
+    assert "validation AUC of 4: the weights kept" in said
+
+
+@pytest.mark.parametrize(
+    ("k", "role", "verdict", "said"),
+    [
+        ("100", "extra", "ok", True),
+        ("100", "extra", "vacuous", False),
+        ("25", "extra", "ok", False),
+        ("100", "schedule", "ok", False),
+    ],
+)
+def test_a_best_k_that_the_estimate_did_not_see_is_told(k, role, verdict, said):
+    estimate = replace(optimal_k(train_auc=0.9552), verdict=verdict)
+    assert estimate.as_good(25) and not estimate.as_good(100) and not estimate.as_good(2)
+    arms = [arm_of("1", [0.8], role="K=1", k=1.0), arm_of(k, [0.9], role=role, k=float(k))]
+    found = {"arms": arms, "chosen": k, "pilot": {"val_auc": 0.8}}
+    assert any("the two disagree" in caveat for caveat in caveats_of(found, estimate)) == said
+
+
+@pytest.mark.parametrize(("pilot", "said"), [(0.725, True), (0.84, False), (0.9, False), (None, False)])
+def test_a_pilot_that_learnt_less_than_k_1_did_is_told(pilot, said):
+    arm = arm_of("1", [0.8], role="K=1", k=1.0)
+    arm["seeds"][0]["val"] = {"auc": 0.848, "metrics": {}}
+    found = {"arms": [arm], "chosen": "1", "pilot": {"val_auc": pilot}}
+    caveats = caveats_of(found, optimal_k(train_auc=0.9552))
+    assert any("0.848 at learning rate 0.001, the pilot" in caveat for caveat in caveats) == said

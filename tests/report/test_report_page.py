@@ -92,6 +92,17 @@ def test_a_sweep_counts_its_cells_not_its_arms(tmp_path):
     assert {stat.label: stat.value for stat in found.stats}["cells trained"] == "6"
 
 
+def test_a_k_outside_the_range_as_good_is_the_heading_where_it_was_best(tmp_path):
+    job = write_job(tmp_path / "job", seeds=1)
+    edit(job / "results.json", lambda results: results["arms"][2].update(role="extra", k=5000.0, name="5000"))
+    edit(job / "results.json", lambda results: results.update(chosen="5000"))
+    subject = read_subject(job)
+    said = f"K = 5000 was best on validation; the curves said {subject.estimate.k_int}."
+    assert answer(subject).headline == said
+    edit(job / "estimate.json", lambda estimate: estimate.update(basis="lower bound"))
+    assert "as far as they go" in answer(read_subject(job)).verdict
+
+
 def test_a_fixed_schedule_is_called_what_it_is(tmp_path):
     job = write_job(tmp_path / "job", seeds=1)
     edit(job / "results.json", lambda results: results.update(arms=results["arms"][1:], chosen="20"))
@@ -114,6 +125,7 @@ def test_whose_numbers_stand_beside_the_answer(tmp_path, kept, says):
     subject = read_subject(job)
     found = answer(subject)
     assert found.lead.endswith(says)
+    assert found.headline == subject.estimate.headline()  # 20 is in the range as good
     shown = next(stat for stat in found.stats if stat.label == "gain in AUC over K = 1")
     arm = next(each for each in subject.arms if each.name == ("warm:20" if kept == "1" else kept))
     assert f"{arm.test('auc').value:.4f} against" in shown.note

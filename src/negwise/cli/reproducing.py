@@ -139,7 +139,7 @@ def reproduce_items(
     Examples:
       negwise reproduce items --data ml-1m_sas.txt.xz --out runs/items --jobs 12
       negwise reproduce items --turning 0.01,0.05,0.1,0.2,0.3,0.5 --data ml-1m_sas.txt.xz --out runs/items
-      negwise reproduce items --steps 6000 --k 20,100,1000 --name items-long --data ml-1m_sas.txt.xz --out runs/long
+      negwise reproduce items --steps 3600 --k 20,100,1000 --name items-long --data ml-1m_sas.txt.xz --out runs/long
     """
     asked = {"data": data, "k": k, "seeds": seeds, "steps": steps}
     _reproduce("items", asked | _variant(turning, paper, precision, name), out, jobs, device, as_json)

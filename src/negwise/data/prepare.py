@@ -59,7 +59,10 @@ def prepare(
     has = _tasks(source)
     name = task or has[0]
     if name not in has:
-        raise InputError(f"{source.path}: task={name!r}; {source.kind} data serves {' and '.join(has)}.")
+        raise InputError(
+            f"{source.path}: the task is {name}, and {source.kind} data serves {' and '.join(has)}. Choose a model for "
+            f"{' or '.join(has)} (docs/training.md lists them), or other data."
+        )
     shares, lengths = shares or Shares(), lengths or Lengths()
     how = split or ("folders" if source.kind == "mind" and name == "pairs" else DEFAULT_SPLIT[name])
     if name == "pairs":

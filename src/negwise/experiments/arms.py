@@ -17,7 +17,7 @@ SAID = {
 }
 """What a schedule is, and the page that shows how it did."""
 MEASURED = (1, 4, 20, 100)
-"""What is tried where the curves do not determine K."""
+"""What is tried where the curves do not determine K; where there are fewer negatives than that, all there are."""
 MORE = 4
 """Where K* is a lower bound, so many times K* is tried too."""
 COMMON = 100
@@ -45,7 +45,9 @@ class Arm:
 def arm(rule: str, role: str = "cell", uses_pilot: bool = False) -> Arm:
     """An arm from the text of its rule, which is checked."""
     text = rule.strip().lower()
-    return Arm(text, _peak(text), role, uses_pilot)
+    if (k := _peak(text)) == 0:
+        raise InputError(f"k: got {rule}, expected more than 0: without a negative there is nothing to learn from.")
+    return Arm(text, k, role, uses_pilot)
 
 
 def arms_of(
@@ -61,8 +63,9 @@ def arms_of(
     own = ":" in schedule or schedule not in SCHEDULES
     if own:
         check_ceiling(arm(schedule), ceiling)
-    if estimate.verdict in ("vacuous", "inconsistent"):
-        tried = [arm(str(k), "K=1" if k == 1 else "extra") for k in MEASURED if k <= ceiling]
+    if not estimate.determined:
+        ks = sorted({math.floor(min(k, ceiling)) for k in MEASURED})
+        tried = [arm(str(k), "K=1" if k == 1 else "extra") for k in ks]
         chosen = arm(schedule if own else _ruled(schedule, tried[-1].k), "schedule")
         said = f"The curves do not determine K ({estimate.verdict})"
         if compare:
@@ -96,8 +99,8 @@ def _doubtful(estimate: Estimate, best: float, ceiling: float, notes: list[str])
         also("The size of K* is not pinned down; what its interval ends at", *estimate.interval)
     elif estimate.verdict == "capped":
         also("K* lies at the end of the search; what lies well inside", math.sqrt(best))
-    if estimate.basis in ("lower bound", "unsettled"):
-        also(f"The pilot had not converged, and K* is {BASIS[estimate.basis]}; more", max(MORE * best, COMMON))
+    if estimate.basis in BASIS and MORE * best > COMMON:  # up to there, COMMON is more
+        also(f"The pilot had not converged, and K* is {BASIS[estimate.basis]}; more", MORE * best)
     return [arm(str(k), "extra", True) for k in sorted(found)]
 
 

@@ -90,7 +90,7 @@ def run(job: Job, out: str | Path, *, jobs: int | None = None, tell: Tell = prin
         found, pilot = _pilot(folder, made, job.lam, tell)
         arms, notes = arms_of(found, job.schedule, made.ceiling, compare=job.compare)
         arms, steps, dropped = _within_budget(arms, each, made, job, pilot)
-        if job.schedule in SAID:
+        if job.schedule in SAID and found.determined:
             tell(SAID[job.schedule])
         for note in (*notes, *dropped):
             tell(note)
@@ -173,6 +173,7 @@ def _pilot(folder: Path, made: SetUp, lam: float, tell: Tell) -> tuple[Estimate,
         "seconds": result["seconds"],
         "converged": judgement.converged,
         "why": judgement.why,
+        "val_auc": None if result["best"] is None else result["best"]["auc"],
     }
     ended = "converged" if judgement.converged else "did not converge"
     tell(f"Pilot: {result['steps']} steps, {result['seconds']:.0f} s; it {ended}: {judgement.why}.")

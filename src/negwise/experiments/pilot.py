@@ -66,10 +66,9 @@ def judge(log: Run, *, lam: float = 0.9, max_k: float | None = None) -> Judgemen
     if growth >= GROWTH:
         return Judgement(False, f"validation separation grew by {growth:.1%} of its peak over the last third")
     now = estimate_of(log, lam=lam, max_k=max_k)
-    low, high = now.flat
     for step in steps[before:-1]:
         then = estimate_of(log, lam=lam, max_k=max_k, until=float(step)).k
-        if then < low or (high is not None and then > high):
+        if not now.as_good(then):
             return Judgement(False, f"K* was {then:.3g} at step {step:g}, outside the range as good now")
     if now.rising is not None:
         return Judgement(False, "the training AUC still rises")

@@ -14,12 +14,15 @@ from negwise.experiments.arms import Arm
 from negwise.experiments.crew import error_of
 from negwise.experiments.grid import Grid
 from negwise.theory.estimate import Estimate
+from negwise.theory.separation import separation
 from negwise.train.folder import RESULT, read_json
 
 BASE = "1"
 """The rule that the others are compared with."""
 FEW = 5
 """Seeds below which nothing is claimed."""
+FURTHER = 1.1
+"""A K = 1 whose validation separation is so many times the pilot's has learnt more than the pilot did."""
 
 
 def results_of(grid: Grid, *, kind: str, metrics: Sequence[str], pilot: Mapping[str, Any] | None) -> dict[str, Any]:
@@ -147,7 +150,14 @@ def caveats_of(results: Mapping[str, Any], estimate: Estimate | None) -> list[st
             f"The learning rate chosen for {', '.join(edges)} is the smallest or largest that was tried: a wider "
             "choice may change the comparison. --learning-rate moves it."
         )
+    untrained = [arm["name"] for arm in arms if _untrained(arm)]
+    if untrained:
+        found.append(
+            f"Training did not raise the validation AUC of {', '.join(untrained)}: the weights kept are those before "
+            "it. Train longer (--steps), or at other learning rates."
+        )
     if estimate is not None:
+        found += _learnt_less(results) + _disagreement(results, estimate)
         found.append(
             "K* is read from AUC. Metrics of the top n want more negatives than AUC does: compare both columns."
         )
@@ -155,5 +165,39 @@ def caveats_of(results: Mapping[str, Any], estimate: Estimate | None) -> list[st
 
 
 def _at_edge(arm: Mapping[str, Any]) -> bool:
+    """Whether the rate chosen is the smallest or largest; not where all of them came to the same."""
     rates = [row["learning_rate"] for row in arm["tuning"]]
-    return arm["learning_rate"] in (min(rates), max(rates))
+    scores = {row.get("val_auc") for row in arm["tuning"]}
+    return arm["learning_rate"] in (min(rates), max(rates)) and (len(scores) > 1 or scores == {None})
+
+
+def _untrained(arm: Mapping[str, Any]) -> bool:
+    steps = [seed.get("best_step") for seed in arm["seeds"] if seed["state"] == "done"]
+    return bool(steps) and all(step == 0 for step in steps)
+
+
+def _learnt_less(results: Mapping[str, Any]) -> list[str]:
+    """Where K = 1, with a learning rate of its own, came further than the pilot that the estimate was read from."""
+    base = next((arm for arm in results["arms"] if arm["rule"] == BASE), None)
+    pilot = (results["pilot"] or {}).get("val_auc")
+    reached = None if base is None else mean_of(base, "auc", "val")[0]
+    if base is None or pilot is None or reached is None or separation(reached) <= FURTHER * separation(pilot):
+        return []
+    return [
+        f"K = 1 reached a validation AUC of {reached:.3f} at learning rate {base['learning_rate']:g}, the pilot "
+        f"{pilot:.3f}: K* was read from a model that had learnt less. A pilot at that rate (--learning-rate) may give "
+        "another."
+    ]
+
+
+def _disagreement(results: Mapping[str, Any], estimate: Estimate) -> list[str]:
+    """Where the best K that was trained lies outside what the estimate calls as good."""
+    chosen = next((arm for arm in results["arms"] if arm["name"] == results["chosen"]), None)
+    if chosen is None or chosen["role"] != "extra" or not estimate.determined or estimate.as_good(chosen["k"]):
+        return []
+    low, high = estimate.flat
+    good = f"{low:g} and more" if high is None else f"{low:g} to {high:g}"
+    return [
+        f"K = {chosen['name']} was best on validation, and the estimate has {good} as good: here the two disagree, and "
+        "what was measured counts."
+    ]

@@ -120,8 +120,7 @@ def train(
 
 def check(training: Training) -> None:
     """Refuse at once what no data could make right."""
-    if arm(training.k).k == 0:
-        raise InputError("k: got 0, expected 1 or more: without a negative there is nothing to learn from.")
+    arm(training.k)  # raises where no K can be read from it
     for name in ("steps", "epochs", "batch_size", "pool", "history", "queries", "eval_every"):
         check_count(name, getattr(training, name))
     if training.steps is not None and training.epochs is not None:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from negwise.report.comparison import OTHER_DATA
 from negwise.report.subject import Arm, Difference, Mean, Subject
-from negwise.report.words import VERDICTS, count, metric_name, seconds, signed
+from negwise.report.words import UNSETTLED, VERDICTS, count, metric_name, seconds, signed
 from negwise.theory.estimate import Estimate
 
 _PM = "\N{PLUS-MINUS SIGN}"
@@ -44,13 +44,18 @@ def answer(subject: Subject) -> Answer:
         "comparison": _comparison,
     }[subject.kind](subject)
     estimate = subject.estimate
-    verdict = None if estimate is None else VERDICTS[estimate.verdict]
+    verdict = None if estimate is None else _verdict(estimate)
     return Answer(headline, lead, tuple(stats), verdict, None if subject.model is None else _load(subject))
+
+
+def _verdict(estimate: Estimate) -> str:
+    open_end = estimate.verdict == "ok" and estimate.basis in ("lower bound", "unsettled")
+    return UNSETTLED if open_end else VERDICTS[estimate.verdict]
 
 
 def k_stat(estimate: Estimate, label: str = "negatives per positive") -> Stat:
     """K and the range as good."""
-    if estimate.verdict in ("vacuous", "inconsistent"):
+    if not estimate.determined:
         return Stat(label, "K = ?", note="not determined by these curves")
     low, high = estimate.flat
     note = f"{low} and more are as good" if high is None else f"{low} to {high} are as good"
@@ -74,6 +79,8 @@ def _run(subject: Subject) -> tuple[str, str, list[Stat]]:
         lead += f" The numbers below are those of {arm.name} against it."
     elif arm.role == "extra":
         lead += " The gain and the cost below are its own."
+        if estimate is not None and estimate.determined and not estimate.as_good(kept.k or 0.0):
+            headline = f"{_called(kept)} was best on validation; the curves said {count(estimate.k_int)}."
     stats += [_gain(subject, arm, base, metric) for metric in subject.metrics[:2]]
     return headline, lead, [*stats, _cost(arm, None if arm is base else base)]
 

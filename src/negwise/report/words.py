@@ -11,6 +11,9 @@ VERDICTS = {
     "inconsistent": "The curves contradict each other, so no K should be read from them.",
 }
 
+UNSETTLED = "The curves determine K as far as they go; the pilot had not converged."
+"""The verdict "ok" where K* is a lower bound or not settled."""
+
 
 def metric_name(name: str) -> str:
     """hit@5 -> HR@5, auc -> AUC."""

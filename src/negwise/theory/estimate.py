@@ -89,6 +89,16 @@ class Estimate:
         reasons = [f"- {reason}" for reason in self.reasons]
         return "\n".join([self.headline(), "", *facts, *([""] if reasons else []), *reasons])
 
+    @property
+    def determined(self) -> bool:
+        """Whether the curves say anything of K: the verdict is "ok" or "capped"."""
+        return self.verdict in ("ok", "capped")
+
+    def as_good(self, k: float) -> bool:
+        """Whether ``k`` lies in ``flat``, the range of K as good as this one."""
+        low, high = self.flat
+        return low <= k and (high is None or k <= high)
+
     def headline(self) -> str:
         """One sentence: what to do."""
         flat = _flat_text(self.flat)

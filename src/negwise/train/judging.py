@@ -211,7 +211,7 @@ def judged(task: Task, most: int | None = None) -> dict[str, Judged]:
     full ranking. Training is judged on a fixed subset as large as validation; ``most`` bounds all of them.
     """
     if most is not None and most < 2:
-        raise InputError(f"most={most} queries; expected 2 or more, as one has no standard error")
+        raise InputError(f"queries: got {most}, expected 2 or more, as one has no standard error.")
     whole: Mapping[str, Judged] = {name: _whole(task, getattr(task, name)) for name in ("train", "val", "test")}
     size = {"train": len(whole["val"].chosen)}
     return {name: subset(split, min(size.get(name, 2**62), most or 2**62)) for name, split in whole.items()}
