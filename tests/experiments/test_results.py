@@ -86,6 +86,8 @@ def test_a_best_k_that_the_estimate_did_not_see_is_told(k, role, verdict, said):
     arms = [arm_of("1", [0.8], role="K=1", k=1.0), arm_of(k, [0.9], role=role, k=float(k))]
     found = {"arms": arms, "chosen": k, "pilot": {"val_auc": 0.8}}
     assert any("the two disagree" in caveat for caveat in caveats_of(found, estimate)) == said
+    bound = caveats_of(found, replace(estimate, basis="lower bound"))
+    assert any("the estimate, 21, was a lower bound" in caveat for caveat in bound) == said
 
 
 @pytest.mark.parametrize(("pilot", "said"), [(0.725, True), (0.84, False), (0.9, False), (None, False)])

@@ -196,6 +196,8 @@ def _disagreement(results: Mapping[str, Any], estimate: Estimate) -> list[str]:
     if chosen is None or chosen["role"] != "extra" or not estimate.determined or estimate.as_good(chosen["k"]):
         return []
     low, high = estimate.flat
+    if estimate.basis == "lower bound" and chosen["k"] > low:
+        return [f"K = {chosen['name']} was best on validation; the estimate, {estimate.k_int}, was a lower bound."]
     good = f"{low:g} and more" if high is None else f"{low:g} to {high:g}"
     return [
         f"K = {chosen['name']} was best on validation, and the estimate has {good} as good: here the two disagree, and "

@@ -61,8 +61,11 @@ def k_stat(estimate: Estimate, label: str = "negatives per positive") -> Stat:
     note = f"{low} and more are as good" if high is None else f"{low} to {high} are as good"
     if estimate.interval is not None:
         note += f"; 90% interval {estimate.interval[0]:.3g} to {estimate.interval[1]:.3g}"
-    bound = "at least " if estimate.basis == "lower bound" else ""
-    return Stat(label, f"{bound}K = {count(estimate.k_int)}", note=note)
+    return Stat(label, f"{_bound(estimate)}K = {count(estimate.k_int)}", note=note)
+
+
+def _bound(estimate: Estimate) -> str:
+    return "at least " if estimate.basis == "lower bound" else ""
 
 
 def _run(subject: Subject) -> tuple[str, str, list[Stat]]:
@@ -80,7 +83,7 @@ def _run(subject: Subject) -> tuple[str, str, list[Stat]]:
     elif arm.role == "extra":
         lead += " The gain and the cost below are its own."
         if estimate is not None and estimate.determined and not estimate.as_good(kept.k or 0.0):
-            headline = f"{_called(kept)} was best on validation; the curves said {count(estimate.k_int)}."
+            headline = f"{_called(kept)} was best on validation; the curves said {_bound(estimate)}{estimate.k_int}."
     stats += [_gain(subject, arm, base, metric) for metric in subject.metrics[:2]]
     return headline, lead, [*stats, _cost(arm, None if arm is base else base)]
 
