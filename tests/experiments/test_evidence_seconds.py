@@ -99,6 +99,18 @@ def test_every_arm_at_the_time_of_fixed_k(tmp_path):
     assert says(rows["1"][6], *student(gaps))
 
 
+def test_a_schedule_with_fewer_seeds_is_compared_on_those_and_marked(tmp_path):
+    one = make(tmp_path, steps=40, pace=PACE)
+    arms = {arm["rule"]: arm for arm in one.record["arms"]}
+    ends = {rule: [run["curve"]["val"]["auc"][2] for run in arms[rule]["seeds"]] for rule in ("5", "warm:5")}
+    del arms["warm:5"]["seeds"][1]
+    del arms["ans:5"]["seeds"][1:]  # one seed has no interval
+    rows = {row[1]: row for row in rows_of(seconds([one]))}
+    assert list(rows) == ["1", "**5**", "100", "warm:5, 2 of 3 seeds"]
+    gaps = np.array([ends["warm:5"][seed] - ends["5"][seed] for seed in (0, 2)])
+    assert says(rows["warm:5, 2 of 3 seeds"][6], *student(gaps))
+
+
 def test_the_figure_of_seconds(tmp_path):
     one = make(tmp_path, steps=40, pace=PACE)
     figure = per_second(one)

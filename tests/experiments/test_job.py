@@ -141,6 +141,14 @@ def test_a_job_on_interactions_that_is_killed_and_stopped_comes_to_the_same(cach
     assert "Traceback" not in said
     assert outcome(struck) == outcome(whole)
 
+    record = json.loads((whole / "job.json").read_text())
+    del record["plan"]["pace"]["pilot_step"]  # as before there was one
+    (whole / "job.json").write_text(json.dumps(record))
+    before = outcome(whole)
+    said = wrong(negwise, *command(data, whole, *alone))
+    assert "a job of another version of negwise" in said and "pilot_step" in said and "--out" in said
+    assert outcome(whole) == before
+
 
 @pytest.mark.slow
 def test_a_sweep_shows_a_failed_cell_as_failed_and_the_same_command_tries_it_again(cache, negwise):

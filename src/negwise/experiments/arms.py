@@ -16,12 +16,12 @@ SAID = {
     "ans": "Schedule: the paper's ANS, up to K* and back to 1; it mostly lost to fixed K* or tied in docs/evidence.md.",
 }
 """What a schedule is, and the page that shows how it did."""
-MEASURED = (1, 4, 20, 100)
+COMMON = 100
+"""A K that needs no pilot: never behind K* beyond noise in docs/evidence.md, and at times ahead, so it is tried too."""
+MEASURED = (1, 4, 20, COMMON)
 """What is tried where the curves do not determine K; where there are fewer negatives than that, all there are."""
 MORE = 4
 """Where K* is a lower bound, so many times K* is tried too."""
-COMMON = 100
-"""A K that needs no pilot: never behind K* beyond noise in docs/evidence.md, and at times ahead, so it is tried too."""
 BASIS = {"lower bound": "a lower bound", "unsettled": "not settled"}
 
 
@@ -99,7 +99,7 @@ def _doubtful(estimate: Estimate, best: float, ceiling: float, notes: list[str])
         also("The size of K* is not pinned down; what its interval ends at", *estimate.interval)
     elif estimate.verdict == "capped":
         also("K* lies at the end of the search; what lies well inside", math.sqrt(best))
-    if estimate.basis in BASIS and MORE * best > COMMON:  # up to there, COMMON is more
+    if not estimate.settled and MORE * best > COMMON:  # up to there, COMMON is more
         also(f"The pilot had not converged, and K* is {BASIS[estimate.basis]}; more", MORE * best)
     return [arm(str(k), "extra", True) for k in sorted(found)]
 

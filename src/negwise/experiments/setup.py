@@ -103,7 +103,7 @@ def set_up(
             "there is, and there is nothing to estimate. Type: negwise train --k 1"
         )
     if found is not None:
-        plan, pace = Plan(**found["plan"]["length"]), Pace(**found["plan"]["pace"])
+        plan, pace = _planned(folder, found["plan"])
         threads, spent = int(found["plan"]["threads"]), float(found["plan"]["spent"])
         tell(f"{folder} has this job: going on with what is left of it.")
     else:
@@ -176,6 +176,16 @@ def _training(request: dict[str, Any], chosen: Preset, device: str, threads: int
     own = request["learning_rate"]
     rate = own if isinstance(own, float) else rate
     return Training(data=request["data"], model=chosen.model, device=device, threads=threads, **fields), float(rate)
+
+
+def _planned(folder: Path, record: dict[str, Any]) -> tuple[Plan, Pace]:
+    try:
+        return Plan(**record["length"]), Pace(**record["pace"])
+    except TypeError as error:
+        raise InputError(
+            f"{folder} has a job of another version of negwise, whose plan this one cannot read ({error}). Nothing was "
+            "touched. Go on with that version, or choose another folder with --out."
+        ) from None
 
 
 def _pace(training: Training, rate: float, tell: Tell) -> Pace:

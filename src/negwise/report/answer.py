@@ -49,8 +49,7 @@ def answer(subject: Subject) -> Answer:
 
 
 def _verdict(estimate: Estimate) -> str:
-    open_end = estimate.verdict == "ok" and estimate.basis in ("lower bound", "unsettled")
-    return UNSETTLED if open_end else VERDICTS[estimate.verdict]
+    return UNSETTLED if estimate.verdict == "ok" and not estimate.settled else VERDICTS[estimate.verdict]
 
 
 def k_stat(estimate: Estimate, label: str = "negatives per positive") -> Stat:

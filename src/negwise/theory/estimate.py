@@ -94,6 +94,11 @@ class Estimate:
         """Whether the curves say anything of K: the verdict is "ok" or "capped"."""
         return self.verdict in ("ok", "capped")
 
+    @property
+    def settled(self) -> bool:
+        """Whether the curves went far enough: K is "measured" or a "forecast", not a bound of what it will be."""
+        return self.basis in ("measured", "forecast")
+
     def as_good(self, k: float) -> bool:
         """Whether ``k`` lies in ``flat``, the range of K as good as this one."""
         low, high = self.flat

@@ -40,33 +40,39 @@ def clock(analysis: Analysis, rule: str) -> Floats:
     return np.concatenate(([0.0], np.cumsum(step_seconds(analysis, ks))))
 
 
-def auc_after(analysis: Analysis, rule: str, seconds: float) -> Floats:
-    """Validation AUC of each seed after so many seconds, (S,): a straight line between evaluations, then the last."""
-    arm = next(arm for arm in analysis.record["arms"] if arm["rule"] == rule)
-    when = clock(analysis, rule)
-    curves = [run["curve"]["val"] for run in arm["seeds"]]
-    return np.array([np.interp(seconds, when[curve["step"]], curve["auc"]) for curve in curves])
+def auc_after(analysis: Analysis, rule: str, seconds: float) -> dict[int, float]:
+    """Validation AUC of each seed after so many seconds: a straight line between evaluations, then the last."""
+    runs = [run for arm in analysis.record["arms"] if arm["rule"] == rule for run in arm["seeds"]]
+    if not runs:
+        return {}
+    when, curves = clock(analysis, rule), {run["seed"]: run["curve"]["val"] for run in runs}
+    return {seed: float(np.interp(seconds, when[curve["step"]], curve["auc"])) for seed, curve in curves.items()}
 
 
 def seconds(found: Sequence[Analysis]) -> str:
-    """Every arm at the time that fixed K* takes in all."""
+    """Every arm at the time that fixed K* takes in all; a schedule with fewer seeds than the others is marked."""
     rows = []
     for one in found:
         star = str(one.k_star)
         budget = float(clock(one, star)[-1])
         level = auc_after(one, star, budget)
-        for rule in (*map(str, one.fixed), *(each for each in compared(one) if ":" in each and each in one.whole)):
-            takes, aucs = float(clock(one, rule)[-1]), auc_after(one, rule, budget)
+        for rule in (*map(str, one.fixed), *(each for each in compared(one) if ":" in each)):
+            aucs = auc_after(one, rule, budget)
+            if len(aucs) < 2:  # of which no interval can be had
+                continue
+            takes = float(clock(one, rule)[-1])
             ended = f", its end after {takes:.1f} s" if takes < budget else ""
+            gaps = np.array([auc - level[seed] for seed, auc in aucs.items()])
+            fewer = "" if rule in one.whole else f", {len(aucs)} of {len(level)} seeds"
             rows.append(
                 [
                     one.name,
-                    f"**{rule}**" if rule == star else rule,
+                    f"**{rule}**" if rule == star else f"{rule}{fewer}",
                     f"{1000 * takes / one.record['steps']:.2f}",
                     f"{takes:.1f}",
                     f"{budget:.1f}",
-                    f"{aucs.mean():.4f}{ended}",
-                    "" if rule == star else f"{signed(float((aucs - level).mean()))} ({span(student(aucs - level))})",
+                    f"{np.mean(list(aucs.values())):.4f}{ended}",
+                    "" if rule == star else f"{signed(float(gaps.mean()))} ({span(student(gaps))})",
                 ]
             )
     head = ["task", "K", "ms a step", "seconds in all", "those of K*", "validation AUC then", "less fixed K*, 95% t"]
