@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from negwise.errors import InputError
-from negwise.experiments.arms import arm, arms_of, check_ceiling
+from negwise.experiments.arms import arm, arms_of, check_ceiling, said_of
 from negwise.theory.optimal import optimal_k
 
 OK = optimal_k(train_auc=0.9552)
@@ -36,6 +36,20 @@ def test_the_k_that_needs_no_pilot_is_tried_where_it_is_more(k_star, ceiling, tr
 
 def test_a_fixed_schedule_is_its_own_comparison():
     assert rules(arms_of(OK, "fixed", 1000)[0]) == ["21", "1", "100"]
+
+
+@pytest.mark.parametrize(
+    ("schedule", "verdict", "start"),
+    [
+        ("fixed", "ok", "Schedule: K* throughout"),
+        ("ans", "capped", "Schedule: the paper's ANS"),
+        ("warm:20", "ok", None),
+        ("fixed", "vacuous", None),
+    ],
+)
+def test_a_schedule_is_explained_where_there_is_a_k_for_it(schedule, verdict, start):
+    said = said_of(schedule, replace(OK, verdict=verdict))
+    assert said == () if start is None else said[0].startswith(start)
 
 
 def test_without_comparison_one_arm():
@@ -86,6 +100,7 @@ def test_a_lower_bound_tries_more():
     arms, notes = arms_of(replace(OK, basis="lower bound", k_int=30), "fixed", 1000)
     assert rules(arms) == ["30", "1", "120"] and arms[-1].uses_pilot
     assert "lower bound" in notes[0] and "K = 120" in notes[0]
+    assert rules(arms_of(replace(OK, basis="forecast", k_int=30), "fixed", 1000)[0]) == ["30", "1", "100"]
     assert arms_of(replace(OK, basis="lower bound"), "warm", 21)[1] == ()  # there is no more to try
 
 

@@ -50,6 +50,11 @@ def arm(rule: str, role: str = "cell", uses_pilot: bool = False) -> Arm:
     return Arm(text, k, role, uses_pilot)
 
 
+def said_of(schedule: str, estimate: Estimate) -> tuple[str, ...]:
+    """What the schedule is, where it has a name and there is a K* for it."""
+    return (SAID[schedule],) if schedule in SAID and estimate.determined else ()
+
+
 def arms_of(
     estimate: Estimate, schedule: str, ceiling: float, *, compare: bool = True
 ) -> tuple[list[Arm], tuple[str, ...]]:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from negwise.errors import InputError, NegwiseError
-from negwise.experiments.arms import SAID, SCHEDULES, Arm, arm, arms_of
+from negwise.experiments.arms import SCHEDULES, Arm, arm, arms_of, said_of
 from negwise.experiments.crew import Cell, error_of, work
 from negwise.experiments.grid import RATES, Grid, rates_around, run_grid
 from negwise.experiments.pilot import estimate_of, judge
@@ -90,9 +90,7 @@ def run(job: Job, out: str | Path, *, jobs: int | None = None, tell: Tell = prin
         found, pilot = _pilot(folder, made, job.lam, tell)
         arms, notes = arms_of(found, job.schedule, made.ceiling, compare=job.compare)
         arms, steps, dropped = _within_budget(arms, each, made, job, pilot)
-        if job.schedule in SAID and found.determined:
-            tell(SAID[job.schedule])
-        for note in (*notes, *dropped):
+        for note in (*said_of(job.schedule, found), *notes, *dropped):
             tell(note)
         runs = each * len(arms)
         about = minutes(run_seconds(_pace(made, pilot), runs, made.jobs, steps))
