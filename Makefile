@@ -8,7 +8,7 @@ PIP := $(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt
 # Tests run side by side; one thread each keeps them from fighting over the cores.
 RUN := OMP_NUM_THREADS=1 $(BIN)
 
-.PHONY: demo test check lint docs benchmarks evidence-smoke pictures clean test-kernels
+.PHONY: demo test check lint docs benchmarks evidence-smoke golden golden-against pictures clean test-kernels
 
 demo: $(VENV)/.train
 	@$(BIN)/negwise run --budget 270s --out demo
@@ -37,6 +37,14 @@ docs: $(VENV)/.dev
 
 benchmarks: $(VENV)/.dev
 	$(RUN)/python -m benchmarks
+
+# What the golden runs come to, written anew: only where results are meant to change.
+golden: $(VENV)/.dev
+	$(RUN)/python tests/golden/make_golden.py
+
+# Both versions train the golden runs on this machine; weights must be equal to the last bit: make golden-against COMMIT=HEAD~1
+golden-against: $(VENV)/.dev
+	$(RUN)/python tests/golden/against.py $(or $(COMMIT),$(error type: make golden-against COMMIT=HEAD~1))
 
 # One tiny cell of each task of docs/evidence.md.
 evidence-smoke: $(VENV)/.dev
