@@ -1,8 +1,9 @@
-# make demo: the main job on embedded data, under 5 minutes.  make test: lint, types, docs and all tests.
+# make demo: the main job on embedded data, under 5 minutes.  make test: lint, types, docs, all tests and the kernels'.
 # make check: the inner loop.  make pictures: those of the README.
 
 PYTHON ?= python3
 VENV := .venv
+KERNELS := .venv-kernels
 BIN := $(VENV)/bin
 PIP := $(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt
 # Tests run side by side; one thread each keeps them from fighting over the cores.
@@ -15,17 +16,16 @@ demo: $(VENV)/.train
 
 test: lint docs
 	$(RUN)/pytest -n 2
+	$(MAKE) test-kernels
 
 check: lint
 	$(RUN)/pytest -n 2 -m "not slow"
 
-# The GPU kernels through Triton's interpreter, on a CPU; an environment of its own, as Triton is large.
-test-kernels:
-	@test -x .venv-kernels/bin/python || $(PYTHON) -m venv .venv-kernels
-	@.venv-kernels/bin/pip install -q -c constraints.txt torch triton pytest mpmath numpy scipy
-	@.venv-kernels/bin/pip install -q --no-deps -e .
-	OMP_NUM_THREADS=1 TRITON_INTERPRET=1 .venv-kernels/bin/pytest --confcutdir=tests/losses tests/losses/test_fused.py \
-		tests/losses/test_losses_fused_draws.py tests/losses/test_losses_fused_late.py tests/losses/test_losses_tallied.py
+# The GPU kernels through Triton's interpreter, on a CPU. Their environment adds Triton, which is large, to the other one.
+test-kernels: $(KERNELS)/.ready
+	OMP_NUM_THREADS=1 TRITON_INTERPRET=1 PYTHONPATH=src $(KERNELS)/bin/python -m pytest -n 2 --confcutdir=tests/losses \
+		tests/losses/test_fused.py tests/losses/test_losses_fused_draws.py tests/losses/test_losses_fused_late.py \
+		tests/losses/test_losses_tallied.py
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff check --quiet .
@@ -54,7 +54,7 @@ pictures: $(VENV)/.dev
 	$(BIN)/python docs/pictures.py demo docs/images
 
 clean:
-	rm -rf $(VENV) docs/_build demo
+	rm -rf $(VENV) $(KERNELS) docs/_build demo
 
 $(VENV)/.train: pyproject.toml constraints.txt
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
@@ -67,3 +67,11 @@ $(VENV)/.dev: pyproject.toml constraints.txt
 	@echo "installing negwise[dev] into $(VENV) (about 80 s the first time) ..."
 	@$(PIP) -e ".[dev]"
 	@touch $@ $(VENV)/.train
+
+$(KERNELS)/.ready: $(VENV)/.dev
+	@rm -rf $(KERNELS)
+	@$(PYTHON) -m venv --without-pip $(KERNELS)
+	@cd $(KERNELS)/lib/python3*/site-packages && ls -d $(CURDIR)/$(VENV)/lib/python3*/site-packages > the-other-environment.pth
+	@echo "installing triton into $(KERNELS) ..."
+	@$(BIN)/pip --python $(KERNELS)/bin/python install --quiet --disable-pip-version-check --no-deps -c constraints.txt triton
+	@touch $@
