@@ -22,7 +22,7 @@ VERBS = {
     "train": ["--model", "siamese-cnn", "--k", "4", "--steps", "2", "--batch-size", "16", "--body-words", "12"],
     "run": ["--steps", "24", "--batch-size", "16", "--no-compare"],
 }
-TRACER = '''
+TRACER = """
 import atexit, json, os, sys, threading, time
 
 DATA, FOLDER = os.environ["NEGWISE_PATH_DATA"], os.environ["NEGWISE_PATH_FOLDER"]
@@ -59,7 +59,7 @@ atexit.register(dump)
 sys.addaudithook(on_open)
 threading.setprofile(profile)
 sys.setprofile(profile)
-'''
+"""
 
 
 def modules(verb: str) -> list[str]:

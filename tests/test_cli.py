@@ -240,8 +240,8 @@ def test_reproduce_theory(negwise, tmp_path):
 
 def test_a_place_that_cannot_be_written_is_named(negwise, tmp_path):
     code, _, err = negwise("explore", "--no-open", "--out", tmp_path)
-    assert code == 1
-    assert err == f"negwise: {tmp_path}: Is a directory\n"
+    assert code == 2
+    assert err == f"negwise: {tmp_path}: a folder, expected a file that can be replaced, or a new name.\n"
 
 
 def test_a_compressed_log_is_called_one(negwise, tmp_path):
@@ -261,3 +261,19 @@ def test_columns_of_a_log_for_a_report(negwise, tmp_path):
     code, _, err = negwise("report", log, *words, "--out", tmp_path / "page.html")
     assert code == 0, err
     assert (tmp_path / "page.html").exists()
+
+
+@pytest.mark.parametrize("package", ["torch", "pyarrow"])
+@pytest.mark.parametrize("verb", ["run", "train --data docs --model nrms --out x", "sweep --out x", "data docs"])
+def test_a_missing_extra_is_named_by_every_verb(verb, package, tmp_path):
+    if verb == "data docs" and package == "torch":
+        pytest.skip("data needs no torch")
+    code = f"import sys; sys.modules[{package!r}] = None; sys.argv = ['negwise', *{verb.split()!r}]; "
+    own = {**os.environ, "NEGWISE_CACHE": str(tmp_path / "cache")}
+    done = subprocess.run(
+        [sys.executable, "-c", code + "from negwise.cli import main; main()"],
+        capture_output=True, text=True, cwd=tmp_path, env=own,
+    )  # fmt: skip
+    assert done.returncode == 1
+    assert "Traceback" not in done.stderr
+    assert f"{package!r}, which is not installed. Type: pip install 'negwise[train]'" in done.stderr

@@ -1,5 +1,8 @@
+import os
+
 import pytest
 
+from negwise.errors import InputError
 from negwise.files import write_atomically
 
 
@@ -29,10 +32,45 @@ def test_permissions_are_those_of_an_ordinary_file(tmp_path):
 
 
 def test_an_error_names_what_was_asked_for(tmp_path):
-    (tmp_path / "folder").mkdir()
     (tmp_path / "file").write_text("")
-    for target in (tmp_path / "folder", tmp_path / "file" / "below"):
-        with pytest.raises(OSError, match=r"\[Errno") as caught:
-            write_atomically(target, "text")
-        assert caught.value.filename == str(target)
-    assert sorted(file.name for file in tmp_path.iterdir()) == ["file", "folder"]
+    target = tmp_path / "file" / "below"
+    with pytest.raises(OSError, match=r"\[Errno") as caught:
+        write_atomically(target, "text")
+    assert caught.value.filename == str(target)
+    assert [file.name for file in tmp_path.iterdir()] == ["file"]
+
+
+def test_a_link_is_followed_and_stays(tmp_path):
+    real = write_atomically(tmp_path / "real" / "page.html", "old")
+    link, dangling = tmp_path / "link.html", tmp_path / "dangling.html"
+    link.symlink_to(real)
+    dangling.symlink_to(tmp_path / "real" / "later.html")
+    assert write_atomically(link, "new") == link
+    write_atomically(dangling, "first")
+    assert link.is_symlink() and dangling.is_symlink()
+    assert real.read_text() == "new"
+    assert (tmp_path / "real" / "later.html").read_text() == "first"
+
+
+def test_what_is_no_regular_file_is_refused(tmp_path):
+    (tmp_path / "folder").mkdir()
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "link").symlink_to("/dev/null")
+    for name, kind in (("folder", "a folder"), ("pipe", "a pipe"), ("link", "a device")):
+        with pytest.raises(InputError, match=rf"{name}: .*{kind}.*expected a file"):
+            write_atomically(tmp_path / name, "text")
+    assert sorted(file.name for file in tmp_path.iterdir()) == ["folder", "link", "pipe"]
+
+
+def test_a_read_only_file_is_refused_and_permissions_are_kept(tmp_path):
+    target = write_atomically(tmp_path / "page.html", "old")
+    target.chmod(0o444)
+    with pytest.raises(InputError, match=r"read-only\. Type: chmod u\+w"):
+        write_atomically(target, "new")
+    assert target.read_text() == "old"
+    target.chmod(0o600)
+    assert write_atomically(target, "new").stat().st_mode & 0o777 == 0o600
+
+
+def test_text_beyond_utf8_is_escaped(tmp_path):
+    assert write_atomically(tmp_path / "a", "name\udcff").read_bytes() == b"name\\udcff"

@@ -18,6 +18,14 @@ class MissingExtra(NegwiseError, ImportError):
     """An optional package is not installed. The message is the line that installs it."""
 
 
+EXTRAS = {
+    "plot": ("altair", "vl_convert", "jinja2"),
+    "train": ("torch", "lightning_fabric", "pyarrow", "safetensors", "filelock", "numba"),
+    "tensorboard": ("tensorboard",),
+}
+"""The packages of each optional extra, by the names under which they are imported."""
+
+
 def require(module: str, extra: str) -> ModuleType:
     """Import ``module``, or raise `MissingExtra` with the ``pip install`` line of ``extra``."""
     try:
@@ -26,7 +34,18 @@ def require(module: str, extra: str) -> ModuleType:
         # Only the package itself being absent is a missing extra; a broken install must surface as it is.
         if error.name is None or error.name.split(".")[0] != module.split(".")[0]:
             raise
-        raise MissingExtra(
-            f"this needs the package {module.split('.')[0]!r}, which is not installed. "
-            f"Type: pip install 'negwise[{extra}]'"
-        ) from error
+        raise _missing(module.split(".")[0], extra) from error
+
+
+def missing_extra(error: ModuleNotFoundError) -> MissingExtra | None:
+    """What to type where ``error`` is about a package of an extra; None where it is about another one."""
+    package = (error.name or "").split(".")[0]
+    found = next((extra for extra, packages in EXTRAS.items() if package in packages), None)
+    return None if found is None else _missing(package, found)
+
+
+def _missing(package: str, extra: str) -> MissingExtra:
+    return MissingExtra(
+        f"this needs the package {package!r}, which is not installed. Type: pip install 'negwise[{extra}]' "
+        f"(in a clone: pip install '.[{extra}]')"
+    )

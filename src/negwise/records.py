@@ -117,7 +117,7 @@ def _whole_lines(path: Path) -> int:
 def _record(line: bytes, where: str) -> Record:
     try:
         record = json.loads(line)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise InputError(f"{where}: not JSON ({error}). Delete the line") from error
     needs = {"step": ("step",), "eval": ("step", "split"), "event": ("step", "event")}
     kind = record.get("kind") if isinstance(record, dict) else None

@@ -315,3 +315,29 @@ def test_a_text_cut_off_exactly_at_the_threshold_is_near(threshold, short):
     assert near_groups(Ragged.of([long, cut]), threshold).tolist() == [0, 0]
     if short > 5:
         assert near_groups(Ragged.of([long, cut[:-1]]), threshold).tolist() == [0, 1]
+
+
+@pytest.mark.parametrize(
+    ("row", "said"),
+    [
+        ('{"left": ' + "[" * 100_000 + "]" * 100_000 + "}", "line 2: not JSON"),
+        (r'{"left": "half a pair \ud800", "right": "a body"}', "line 2: half of a surrogate pair"),
+        (r'{"left": "a title", "right": "[\"\ud800 text\"]"}', "line 2: half of a surrogate pair"),
+    ],
+    ids=["nested", "surrogate", "surrogate in a list"],
+)
+def test_json_that_is_no_text_is_a_bad_row(tmp_path, row, said):
+    path = tmp_path / "pairs.jsonl"
+    path.write_text('{"left": "a title", "right": "a body"}\n' + row + "\n")
+    with pytest.raises(InputError, match=said):
+        read(path, cache=tmp_path / "cache")
+    path.write_text(row + "\n" + '{"left": "a title", "right": "a body"}\n')
+    assert len(read(path, cache=tmp_path / "cache", skip_bad=1).tables["pairs"]) == 1
+
+
+@pytest.mark.parametrize("cell", [r'["\ud800 text"]', '["' + '",["' * 100_000], ids=["surrogate", "nested"])
+def test_a_json_list_in_a_cell_that_is_no_text_is_a_bad_row(tmp_path, cell):
+    path = tmp_path / "pairs.csv"
+    path.write_text('left,right\na title,a body\na title,"' + cell.replace('"', '""') + '"\n')
+    with pytest.raises(InputError, match=r"line 3: right is .*expected text with words"):
+        read(path, cache=tmp_path / "cache")

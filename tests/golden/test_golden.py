@@ -36,4 +36,3 @@ def test_a_golden_run_is_what_it_was(model, data, negwise, tmp_path):
     code, _, error = negwise(*arguments(model, data, tmp_path / "run"))
     assert code == 0, error
     assert numbers(summary(tmp_path / "run")) == pytest.approx(numbers(RECORD[model]), rel=CLOSE, abs=CLOSE)
-

@@ -12,8 +12,9 @@ from negwise.cli import reproducing
 from negwise.cli.estimating import estimate
 from negwise.cli.jobs import run, sweep
 from negwise.cli.pages import explore, report
+from negwise.cli.streams import safe_streams
 from negwise.cli.training import data, train
-from negwise.errors import InputError, NegwiseError
+from negwise.errors import InputError, NegwiseError, missing_extra
 
 app = typer.Typer(
     name="negwise",
@@ -30,18 +31,33 @@ app.add_typer(reproducing.app, name="reproduce")
 def main() -> None:
     """Run the command line: exit 0 when done, 1 when the work failed, 2 when the request was wrong."""
     try:
+        with safe_streams():
+            _run()
+    except BrokenPipeError:
+        raise SystemExit(1) from None
+
+
+def _run() -> None:
+    try:
         app()
     except InputError as error:
         _fail(error, 2)
+    except BrokenPipeError:
+        raise
     except (NegwiseError, OSError) as error:
         _fail(error, 1)
+    except ModuleNotFoundError as error:
+        extra = missing_extra(error)
+        if extra is None:  # a broken install, which has to surface as it is
+            raise
+        _fail(extra, 1)
 
 
 def _fail(error: Exception, code: int) -> None:
-    said = str(error)
+    message = str(error)
     if isinstance(error, OSError) and error.filename is not None:
-        said = f"{error.filename}: {error.strerror}"
-    print(f"negwise: {said}", file=sys.stderr)
+        message = f"{error.filename}: {error.strerror}"
+    print(f"negwise: {message}", file=sys.stderr)
     raise SystemExit(code) from error
 
 

@@ -16,7 +16,7 @@ from negwise.data.columns import choose
 from negwise.data.problems import Tolerance, shown
 from negwise.data.recognise import Found
 from negwise.data.storing import Numbering, TableWriter
-from negwise.data.tabular import cell_rows
+from negwise.data.tabular import cell_rows, is_unicode
 from negwise.data.words import has_words, words
 
 PAIRS = {"left": "string", "right": "string", "left_words": "ints", "right_words": "ints", "negatives": "ints"}
@@ -88,9 +88,11 @@ def _texts(cell: object) -> list[str] | None:
     if isinstance(cell, str) and cell.lstrip().startswith('["'):
         try:
             cell = json.loads(cell)
-        except ValueError:
+        except (ValueError, RecursionError):
             return None
     found = [cell] if isinstance(cell, str) else cell
     if not isinstance(found, list) or not all(isinstance(text, str) and has_words(text) for text in found):
+        return None
+    if not all(is_unicode(text) for text in found):
         return None
     return found

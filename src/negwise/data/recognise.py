@@ -146,7 +146,7 @@ def _json_names(path: Path, head: Sequence[str]) -> tuple[str, ...]:
     for text in head:
         try:
             row = json.loads(text)
-        except ValueError:
+        except (ValueError, RecursionError):
             continue  # the reader reports it, with its line
         if isinstance(row, dict):
             return tuple(row)

@@ -80,6 +80,11 @@ def _jsonl(found: Found, tolerance: Tolerance, chosen: Mapping[str, str]) -> Ite
         if not isinstance(row, dict):
             tolerance.bad(file, f"line {number}", f"{shown(row)}, expected an object")
             continue
+        if "\\u" in text and not is_unicode(row):
+            tolerance.bad(
+                file, f"line {number}", "half of a surrogate pair (an escape such as \\ud800), which is no text"
+            )
+            continue
         cells = {role: row.get(name) for role, name in chosen.items()}
         further = {role: names for role, known in optional.items() if (names := named(row, known))}
         twice = next((names for names in further.values() if len(names) > 1), None)
@@ -87,3 +92,12 @@ def _jsonl(found: Found, tolerance: Tolerance, chosen: Mapping[str, str]) -> Ite
             tolerance.bad(file, f"line {number}", f"both {' and '.join(twice)}, expected one of them")
             continue
         yield f"line {number}", cells | {role: row[name] for role, (name,) in further.items()}
+
+
+def is_unicode(value: Any) -> bool:
+    """Whether UTF-8 can hold every text in ``value``; JSON escapes can also spell half of a surrogate pair."""
+    try:
+        json.dumps(value, ensure_ascii=False).encode()
+    except UnicodeEncodeError:
+        return False
+    return True

@@ -59,7 +59,7 @@ def canonical(config: Mapping[str, Any]) -> str:
 def read_json(path: Path) -> Any:
     try:
         return json.loads(path.read_bytes())
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise InputError(f"{path}: not JSON ({error}). Restore it, or choose another folder") from error
 
 
