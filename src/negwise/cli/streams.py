@@ -19,7 +19,7 @@ def safe_streams() -> Iterator[None]:
     _reopen_closed()
     before = sys.stdout, sys.stderr
     sys.stdout = _escaping(sys.stdout, 1)
-    sys.stderr = _Optional(_escaping(sys.stderr, 2))  # type: ignore[assignment]
+    sys.stderr = _Optional(_escaping(sys.stderr, 2))
     try:
         yield
         sys.stdout.flush()
