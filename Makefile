@@ -48,7 +48,7 @@ golden-against: $(VENV)/.dev
 
 # One tiny cell of each task of docs/evidence.md.
 evidence-smoke: $(VENV)/.dev
-	$(RUN)/pytest -q tests/experiments/test_evidence_smoke.py
+	$(RUN)/pytest -q tests/jobs/test_evidence_smoke.py
 
 pictures: $(VENV)/.dev
 	$(BIN)/python docs/pictures.py demo docs/images

@@ -24,15 +24,15 @@ from torch.profiler import ProfilerActivity, profile
 
 from benchmarks import data
 from benchmarks.cases import Found, bar
-from negwise.data import Ragged, Task
+from negwise.datasets import Ragged, Task
 from negwise.draws import Key
-from negwise.experiments.training import Training, make_parts
+from negwise.jobs.training import Training, make_parts
 from negwise.models import build
 from negwise.protocols import Query
 from negwise.records import Run, read_run
 from negwise.samplers import Exclusions, Lists, Popularity
 from negwise.schedule import ConstantK
-from negwise.train import Settings, Shown, evaluate, fit, judged
+from negwise.training import Settings, Shown, evaluate, fit, judged
 
 TARGET = 0.4818
 GROWTH = (1, 4, 16, 64, 256, 1024)

@@ -20,14 +20,14 @@ import torch
 from torch import Tensor
 
 from benchmarks import bert4rec, data, gpu, training
-from negwise.experiments.training import Parts, Training, make_parts
 from negwise.files import write_atomically
+from negwise.jobs.training import Parts, Training, make_parts
 from negwise.protocols import Negatives
 from negwise.schedule import ConstantK
-from negwise.train import Settings, evaluate, fit, judged
-from negwise.train.asked import Asked
-from negwise.train.recorded import Recorded
-from negwise.train.step import Step
+from negwise.training import Settings, evaluate, fit, judged
+from negwise.training.asked import Asked
+from negwise.training.recorded import Recorded
+from negwise.training.step import Step
 
 CUDA = torch.device("cuda")
 

@@ -31,9 +31,9 @@ from negwise.losses import info_nce
 from negwise.models import build
 from negwise.protocols import Negatives, Query
 from negwise.samplers import Pool, Uniform
-from negwise.train import Shown, evaluate
-from negwise.train.asked import Asked
-from negwise.train.step import Step
+from negwise.training import Shown, evaluate
+from negwise.training.asked import Asked
+from negwise.training.step import Step
 
 HISTORY, WORDS, K = 50, 30, 4
 BATCHES = (32, 512)
@@ -65,7 +65,7 @@ def feed(batch: int) -> Feed:
 
 
 def _read(folder: Path, batch: int) -> Feed:
-    from negwise.data import prepare, read
+    from negwise.datasets import prepare, read
     from negwise.samplers import Impression, Lists
 
     task = prepare(read(folder), split="user")

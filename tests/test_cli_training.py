@@ -5,7 +5,7 @@ import json
 import pytest
 
 from negwise.errors import InputError
-from negwise.experiments.training import load
+from negwise.jobs.training import load
 
 
 @pytest.fixture
@@ -82,7 +82,7 @@ def test_word_vectors_are_taken_from_a_file(negwise, pairs, tmp_path):
 def test_a_trained_model_loads_in_two_lines(negwise, pairs, tmp_path):
     words = ["--model", "siamese-cnn", "--steps", 4, "--batch-size", 8, "--eval-every", 2, "--out", tmp_path / "run"]
     assert negwise("train", "--data", pairs, *words, "--device", "cpu")[0] == 0
-    from negwise.experiments.training import load
+    from negwise.jobs.training import load
 
     trained = load(tmp_path / "run")
     first, last = trained.task.test.candidates

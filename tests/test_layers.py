@@ -15,10 +15,10 @@ ROOT = Path(negwise.__file__).parent
 LAYERS = [
     ["cli"],
     ["terminal"],
-    ["experiments"],
-    ["train", "integrations", "report"],
+    ["jobs"],
+    ["training", "integrations", "report"],
     ["schedule", "curves"],
-    ["theory", "metrics", "samplers", "losses", "data", "models"],
+    ["theory", "metrics", "samplers", "losses", "datasets", "models"],
     ["protocols", "records", "distributed", "draws", "files"],
     ["errors"],
 ]

@@ -32,7 +32,9 @@ _HOMES = {
     "negwise.theory.reliability": ("reliability",),
     "negwise.theory.separation": ("auc", "separation"),
 }
-_PARTS = ("curves", "data", "distributed", "draws", "losses", "metrics", "models", "samplers", "schedule", "train")
+_PARTS = (
+    "curves", "datasets", "distributed", "draws", "losses", "metrics", "models", "samplers", "schedule", "training",
+)  # fmt: skip
 """Packages that are fetched by their names alike: ``nw.curves.read(...)``."""
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 

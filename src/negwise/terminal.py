@@ -33,7 +33,7 @@ def show_estimate(found: Estimate, console: Console | None = None) -> None:
 
 def show_results(results: Mapping[str, Any], out: Path, console: Console | None = None) -> None:
     """A row for each arm, what it gains over K = 1, where the model is and how to load it."""
-    from negwise.experiments.results import mean_of
+    from negwise.jobs.results import mean_of
     from negwise.report.words import metric_name
 
     console = console or Console()
@@ -73,7 +73,7 @@ def show_results(results: Mapping[str, Any], out: Path, console: Console | None 
     if results["model"] is not None:
         model = str(out / results["model"])
         console.print(Text(f"* best on validation; model: {model}"), soft_wrap=True)
-        console.print(Text("from negwise.experiments.training import load"))
+        console.print(Text("from negwise.jobs.training import load"))
         console.print(Text(f"trained = load({json.dumps(model, ensure_ascii=False)})"), soft_wrap=True)
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from model_world import content
 
-from negwise.data import Lengths
+from negwise.datasets import Lengths
 from negwise.errors import InputError
 from negwise.models import CHOICES, MODELS, PAPER, Published, build
 

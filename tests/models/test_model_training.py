@@ -10,8 +10,8 @@ from negwise.draws import Key
 from negwise.models.encoder import Encoder
 from negwise.models.transformer import sinusoids
 from negwise.protocols import Model, Negatives, Query
-from negwise.train.asked import Asked
-from negwise.train.step import Step
+from negwise.training.asked import Asked
+from negwise.training.step import Step
 
 ALL = list(CASES)
 

@@ -10,7 +10,7 @@ from negwise.report.build import read_subject
 
 @pytest.mark.slow
 def test_a_real_run_and_the_lines_that_load_it(tmp_path, monkeypatch):
-    from negwise.experiments.training import Training, train
+    from negwise.jobs.training import Training, train
 
     monkeypatch.setenv("NEGWISE_CACHE", str(tmp_path / "cache"))
     rows = [

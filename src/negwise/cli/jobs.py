@@ -63,8 +63,8 @@ def run(
       negwise run --data ratings.csv --schedule fixed --no-compare --steps 2000
     """
     with stopping():
-        from negwise.experiments.job import Job
-        from negwise.experiments.job import run as work
+        from negwise.jobs.job import Job
+        from negwise.jobs.job import run as work
 
     asked = Job(
         data=data,
@@ -119,8 +119,8 @@ def sweep(
       negwise sweep --out sweeps/mine --data ratings.csv --k 1,20,warm:20,ans:20 --learning-rate 3e-4,1e-3,3e-3
     """
     with stopping():
-        from negwise.experiments.job import Sweep
-        from negwise.experiments.job import sweep as work
+        from negwise.jobs.job import Sweep
+        from negwise.jobs.job import sweep as work
 
     rates = numbers("--learning-rate", learning_rate)
     asked = Sweep(

@@ -39,7 +39,7 @@ def reproduce_theory(
     Example:
       negwise reproduce theory --out figures
     """
-    from negwise.experiments import theory
+    from negwise.jobs import theory
 
     def made(name: str, done: int, total: int) -> None:
         tell(f"[{done + 1}/{total}] {name}")
@@ -163,7 +163,7 @@ def reproduce_clicks(
       negwise reproduce clicks --out runs/clicks --jobs 8
     """
     with stopping():
-        from negwise.experiments.evidence.clicks import reproduce_clicks as work
+        from negwise.jobs.evidence.clicks import reproduce_clicks as work
 
         files = work(out, k=whole("--k", k), seeds=seeds, steps=steps, jobs=jobs, tell=tell)
     show_files(files, as_json)
@@ -183,7 +183,7 @@ def reproduce_seconds(
       negwise reproduce seconds --out runs/items
     """
     with stopping():
-        from negwise.experiments.evidence.stopwatch import reproduce_seconds as work
+        from negwise.jobs.evidence.stopwatch import reproduce_seconds as work
 
         files = work(out, steps=steps, device=device, tell=tell)
     show_files(files, as_json)
@@ -201,7 +201,7 @@ def reproduce_page(
     Example:
       negwise reproduce page
     """
-    from negwise.experiments.evidence.page import refresh
+    from negwise.jobs.evidence.page import refresh
 
     show_files(refresh(records, page), as_json)
 
@@ -214,7 +214,7 @@ def _variant(turning: str, paper: bool, precision: str | None, name: str | None)
 
 def _reproduce(task: str, asked: dict[str, Any], out: Path, jobs: int | None, device: str, as_json: bool) -> None:
     with stopping():
-        from negwise.experiments.evidence.reproduce import Asked, reproduce
+        from negwise.jobs.evidence.reproduce import Asked, reproduce
 
         fields = {**asked, "k": whole("--k", asked["k"])}
         files = reproduce(Asked(task=task, device=device, **fields), out, jobs=jobs, tell=tell)

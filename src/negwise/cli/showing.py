@@ -27,7 +27,7 @@ def show_files(files: list[Path], as_json: bool) -> None:
 def stopping() -> Iterator[None]:
     """Ctrl-C: a word on how to go on, and the exit code that shells expect.
 
-    `negwise.train.Stopped`, a KeyboardInterrupt, says what was saved; another one came where nothing was to be saved.
+    `negwise.training.Stopped`, a KeyboardInterrupt, says what was saved; another one comes where nothing was to be.
     """
     try:
         yield

@@ -27,7 +27,7 @@ def data(
       negwise data MINDsmall_train
       negwise data ratings.csv --skip-bad 10 --json
     """
-    from negwise.data import inspect
+    from negwise.datasets import inspect
 
     report = inspect(path, columns=columns(column), skip_bad=skip_bad)
     print(json.dumps(report.to_dict()) if as_json else report.explain())
@@ -72,8 +72,8 @@ def train(
       negwise train --data clicks --model nrms --k 4 --steps 30 --eval-every 15 --queries 300 --out runs/b
       negwise train --data docs --model siamese-lstm --k ans:20 --steps 20 --eval-every 20 --body-words 20 --out runs/c
     """
-    from negwise.experiments.training import Training
-    from negwise.experiments.training import train as run
+    from negwise.jobs.training import Training
+    from negwise.jobs.training import train as run
 
     asked = Training(
         data=data,

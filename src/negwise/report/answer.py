@@ -213,4 +213,4 @@ def _about(subject: Subject) -> str:
 
 
 def _load(subject: Subject) -> str:
-    return f"from negwise.experiments.training import load\ntrained = load({str(subject.model)!r})"
+    return f"from negwise.jobs.training import load\ntrained = load({str(subject.model)!r})"

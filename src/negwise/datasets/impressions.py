@@ -1,0 +1,152 @@
+"""What was shown together and what of it was clicked: an example is one click, its negatives the rest."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from negwise.datasets.examples import Examples, Task, check_splits, popularity
+from negwise.datasets.moments import DAY
+from negwise.datasets.ragged import Ints, Ragged, less
+from negwise.datasets.splits import TEST, TRAIN, VAL, Parts, Shares, at_random, by_time, check_choice
+from negwise.errors import InputError
+
+SPLITS = ("time", "user", "folders")
+
+
+@dataclass(frozen=True, eq=False)
+class Impressions:
+    """I impressions. History of impression i: ``clicked[start[i]:end[i]]``. ``labels`` stand beside ``shown.ids``.
+
+    ``labelled`` (I,) is false where the clicks are not known; ``folder`` (I,) is 0, 1, 2 for train, dev and test.
+    """
+
+    users: Ints
+    times: Ints | None
+    clicked: Ints
+    start: Ints
+    end: Ints
+    shown: Ragged
+    labels: NDArray[np.int8]
+    labelled: NDArray[np.bool_]
+    n_users: int
+    n_items: int
+    folder: Ints | None = None
+
+
+def impressions_of(
+    users: Ints, items: Ints, times: Ints, labels: Ints, impressions: Ints, n_users: int, n_items: int
+) -> Impressions:
+    """From rows (user, item, time, label, impression) in any order.
+
+    An impression's time is that of its first row and its history what its user clicked before then.
+    """
+    order = np.lexsort((times, impressions))
+    number, first = np.unique(impressions[order], return_index=True)
+    shown = Ragged(np.append(first, len(order)).astype(np.int64), items[order])
+    whose, when = users[order][first], times[order][first]
+    if (users[order] != np.repeat(whose, shown.lengths)).any():
+        raise InputError("an impression has rows of two users; give each its own impression id")
+    click = np.flatnonzero(labels == 1)
+    click = click[np.lexsort((times[click], users[click]))]
+    # one sorted key for (user, time), so that a single search finds every prefix
+    clock = np.unique(times, return_inverse=True)[1]
+    span = int(clock.max()) + 1
+    keys = users[click] * span + clock[click]
+    start = np.searchsorted(keys, whose * span)
+    end = np.searchsorted(keys, whose * span + clock[order][first])
+    labelled = np.ones(len(number), bool)
+    flat = labels[order].astype(np.int8)
+    return Impressions(whose, when, items[click], start, end, shown, flat, labelled, n_users, n_items)
+
+
+def impression_task(
+    data: Impressions,
+    split: str,
+    shares: Shares,
+    places: int,
+    seed: int,
+    path: str,
+) -> Task:
+    """Examples are (history -> click), grouped by impression. By ``split``:
+
+    ``time``: the last days are held out; ``user``: users are; ``folders``: as published, train/ dev/ test/, and where
+    test/ is missing or has no labels dev/ is test and the last day of train/ validation.
+    """
+    choose: dict[str, Callable[[], Parts]] = {
+        "time": lambda: by_time(_times(data, path), shares, path),
+        "user": lambda: at_random(data.n_users, shares, seed, f"{path}: split='user' of {data.n_users} users")[
+            data.users
+        ],
+        "folders": lambda: _by_folder(data, path),
+    }
+    part = choose[check_choice(split, SPLITS, path, shares)]()
+    held = part[~data.labelled]
+    if (held != TEST).any() or (split == "time" and len(held)):
+        raise InputError(
+            f"{path}: {len(held)} impressions have no labels, so split={split!r} has nothing to learn or judge there. "
+            "Type --split folders, which leaves them out."
+        )
+    users = data.users
+    row = data.shown.rows
+    clicks = np.flatnonzero(data.labels == 1)
+    whole = _examples(data, row[clicks], data.shown.ids[clicks], users, places)
+    train, val, test = (_subset(whole, part[whole.groups] == which) for which in (TRAIN, VAL, TEST))
+    click, n = data.labels == 1, len(data.shown)
+    known = Ragged.of_pairs(row[click], data.shown.ids[click], n)
+    judged = ~click & data.labelled[row]
+    task = Task(
+        "impressions",
+        data.n_items,
+        data.n_users,
+        train,
+        val,
+        test,
+        popularity(train, data.n_items),
+        known=known,
+        seen=known,
+        negatives=less(Ragged.of_pairs(row[judged], data.shown.ids[judged], n), known),  # shown twice, clicked once
+        shown=data.shown,
+        labels=data.labels,
+        split=split,
+        notes=_notes(data),
+    )
+    return check_splits(task, path)
+
+
+def _notes(data: Impressions) -> tuple[str, ...]:
+    hidden = int((~data.labelled).sum())
+    return (f"{hidden} impressions without labels are in no split",) if hidden else ()
+
+
+def _times(data: Impressions, path: str) -> Ints:
+    if data.times is None:
+        raise InputError(f"{path}: split='time', but there are no times. Type --split user.")
+    return data.times
+
+
+def _by_folder(data: Impressions, path: str) -> Parts:
+    if data.folder is None or not (data.folder == 1).any() or data.times is None:
+        raise InputError(f"{path}: split='folders' needs train/ and dev/. Type --split user.")
+    judged = (data.folder == 2) & data.labelled
+    if judged.any():
+        return data.folder.astype(np.int8)
+    day = data.times // DAY
+    train = data.folder == 0
+    last = train & (day == day[train].max())
+    return np.where(train & ~last, TRAIN, np.where(last, VAL, TEST)).astype(np.int8)
+
+
+def _examples(data: Impressions, groups: Ints, positives: Ints, users: Ints, places: int) -> Examples:
+    start, end, whose = data.start[groups], data.end[groups], users[groups]
+    return Examples(data.clicked, start, end, whose, positives, groups, places, (0, data.n_items))
+
+
+def _subset(whole: Examples, here: NDArray[np.bool_]) -> Examples:
+    start, end, users, positives, groups = (
+        part[here] for part in (whole.start, whole.end, whole.users, whole.positives, whole.groups)
+    )
+    return replace(whole, start=start, end=end, users=users, positives=positives, groups=groups)

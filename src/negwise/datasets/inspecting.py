@@ -1,0 +1,211 @@
+"""Counting what is in a data set: one function for each kind, all of them making a `DataReport`."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+
+import numpy as np
+
+from negwise.datasets.clicks import World, clicks
+from negwise.datasets.documents import SPLITS as PAIR_SPLITS
+from negwise.datasets.impressions import SPLITS as IMPRESSION_SPLITS
+from negwise.datasets.impressions import Impressions
+from negwise.datasets.moments import clock_of
+from negwise.datasets.near import equal_texts
+from negwise.datasets.prepare import impressions, sequences
+from negwise.datasets.problems import Problem
+from negwise.datasets.ragged import Ints, Ragged
+from negwise.datasets.report import Available, DataReport
+from negwise.datasets.sequences import SPLITS as SEQUENCE_SPLITS
+from negwise.datasets.sequences import Sequences
+from negwise.datasets.source import Source, read
+from negwise.datasets.splits import FEWEST, Shares, long_enough
+
+EXAMPLES = 3
+
+
+def inspect(
+    path: str | os.PathLike[str],
+    *,
+    columns: Mapping[str, str] | None = None,
+    skip_bad: int = 0,
+    cache: str | os.PathLike[str] | None = None,
+) -> DataReport:
+    """What is in ``path``: a file, a folder, or the embedded ``docs`` or ``clicks``."""
+    if os.fspath(path) == "clicks":
+        return of_world(clicks())
+    source = read(path, columns=columns, skip_bad=skip_bad, cache=cache)
+    if source.kind == "mind":
+        return _of_mind(source)
+    if source.kind == "pairs":
+        return _of_pairs(source)
+    return _of_interactions(source)
+
+
+def of_world(world: World) -> DataReport:
+    data = world.impressions
+    counts: dict[str, float] = {"items": data.n_items, "users": data.n_users} | _shown(data)
+    shown = [{"user": str(data.users[i]), "shown": _some(data.shown[i])} for i in range(min(EXAMPLES, len(data.shown)))]
+    truth = {"AUC": world.auc, "label separation": world.separation}
+    return _of_impressions(data, "clicks", "simulated impressions", counts, tuple(shown), (), world.digest, truth)
+
+
+def _of_mind(source: Source) -> DataReport:
+    data, news = impressions(source), source.tables["news"]
+    title, body = (Ragged.of_arrow(news[f"{name}_words"]).lengths for name in ("title", "abstract"))
+    counts: dict[str, float] = {"news": data.n_items, "users": data.n_users} | _shown(data)
+    counts["title_length"] = _mean(title)
+    counts["news_with_a_body"] = int((body > 0).sum())
+    counts["body_length"] = _mean(body[body > 0])
+    if not data.labelled.all():
+        counts["impressions_without_labels"] = int((~data.labelled).sum())
+    rows = tuple(
+        {
+            "user": str(source.tables["users"]["id"][int(data.users[i])]),
+            "history": f"{data.end[i] - data.start[i]} news",
+            "shown": str(news["title"][int(data.shown[i][0])]) if len(data.shown[i]) else "",
+        }
+        for i in range(min(EXAMPLES, len(data.shown)))
+    )
+    return _of_impressions(data, source.path, "mind", counts, rows, source.problems, source.digest)
+
+
+def _of_impressions(
+    data: Impressions,
+    path: str,
+    kind: str,
+    counts: dict[str, float],
+    rows: tuple[dict[str, str], ...],
+    problems: tuple[Problem, ...],
+    digest: str,
+    truth: dict[str, float] | None = None,
+) -> DataReport:
+    row = data.shown.rows
+    judged = data.labelled[row]
+    click = data.labels == 1
+    missed = np.bincount(row[~click & judged], minlength=len(data.shown))
+    pairs = len(np.unique(data.users[row[click]] * data.n_items + data.shown.ids[click]))
+    return DataReport(
+        path,
+        kind,
+        counts,
+        pairs / max(data.n_users * data.n_items, 1),
+        float(click.sum() / max(judged.sum(), 1)),
+        _available(missed[row[click]], "shown in the same impression and not clicked"),
+        _impression_splits(data),
+        rows,
+        problems,
+        digest,
+        truth,
+    )
+
+
+def _impression_splits(data: Impressions) -> tuple[str, ...]:
+    """Those that `prepare` can make: by time with days enough, by user with users enough, by folders that are there."""
+    whole = bool(data.labelled.all())
+    can = {
+        "time": whole and data.times is not None and long_enough(data.times, Shares()),
+        "user": whole and data.n_users >= FEWEST,
+        "folders": data.folder is not None and bool((data.folder == 1).any()),
+    }
+    return tuple(name for name in IMPRESSION_SPLITS if can[name])
+
+
+def _sequence_splits(data: Sequences) -> tuple[str, ...]:
+    length = np.diff(data.offsets)
+    can = {
+        # three are held out whole, less the first; training wants two in a row from someone
+        "last": bool((length >= 3).any() and ((length > 3) | (length == 2)).any()),
+        "user": int((length >= 2).sum()) >= FEWEST,
+        "time": data.times is not None and long_enough(data.times, Shares()),
+    }
+    return tuple(name for name in SEQUENCE_SPLITS if can[name])
+
+
+def _shown(data: Impressions) -> dict[str, float]:
+    clicked = int((data.labels == 1).sum())
+    return {"impressions": len(data.shown), "clicks": clicked, "history_length": _mean(data.end - data.start)}
+
+
+def _of_interactions(source: Source) -> DataReport:
+    table, users, items = (source.tables[name] for name in ("interactions", "users", "items"))
+    numbers = table.slice(0, EXAMPLES).to_pylist()
+    rows = tuple(
+        {"user": str(users["id"][row["user"]]), "item": str(items["id"][row["item"]])}
+        | ({} if row["time"] is None else {"time": clock_of(row["time"])})
+        | ({"label": str(row["label"])} if source.kind == "interactions" else {})
+        for row in numbers
+    )
+    if source.kind == "interactions" and len(table) and table["impression"].null_count == 0:
+        data = impressions(source)
+        counts: dict[str, float] = {"items": data.n_items, "users": data.n_users} | _shown(data)
+        kind = "interactions with impressions"
+        return _of_impressions(data, source.path, kind, counts, rows, source.problems, source.digest)
+    sequence = sequences(source)
+    pairs = Ragged.of_pairs(sequence.users, sequence.items, sequence.n_users)
+    labels = table["label"].to_numpy()
+    return DataReport(
+        source.path,
+        source.kind,
+        {
+            "items": sequence.n_items,
+            "users": sequence.n_users,
+            "interactions": len(sequence.items),
+            "history_length": _mean(np.diff(sequence.offsets)),
+        },
+        len(pairs.ids) / max(sequence.n_users * sequence.n_items, 1),
+        None if labels.all() else float(labels.mean()),
+        _available(sequence.n_items - pairs.lengths, "the catalogue less the user's own items"),
+        _sequence_splits(sequence),
+        rows,
+        source.problems,
+        source.digest,
+    )
+
+
+def _of_pairs(source: Source) -> DataReport:
+    table = source.tables["pairs"]
+    left, right, given = (Ragged.of_arrow(table[name]) for name in ("left_words", "right_words", "negatives"))
+    equal = equal_texts(right)
+    # Negatives that came with a pair are texts like the others: they can be drawn, and nothing else is done with them.
+    among = f"; the {len(given.ids):,} given are drawn no more often than others" if len(given.ids) else ""
+    others = len(right) - np.bincount(equal)[equal]
+    negatives = _available(others, f"bodies of other documents, equal ones left out{among}")
+    rows = table.slice(0, EXAMPLES).select(["left", "right"]).to_pylist()
+    return DataReport(
+        source.path,
+        source.kind,
+        {
+            "pairs": len(left),
+            "distinct_bodies": int(equal.max(initial=-1)) + 1,
+            "title_length": _mean(left.lengths),
+            "body_length": _mean(right.lengths),
+            "given_negatives": len(given.ids),
+        },
+        None,
+        len(left) / (len(left) + len(given.ids)) if len(given.ids) else None,
+        negatives,
+        PAIR_SPLITS[:1] if len(left) >= FEWEST else (),
+        tuple({name: _short(text) for name, text in row.items()} for row in rows),
+        source.problems,
+        source.digest,
+    )
+
+
+def _available(counts: Ints, source: str) -> Available:
+    if not len(counts):
+        return Available(0, 0.0, 0.0, 0, source)
+    return Available(int(counts.min()), float(np.median(counts)), float(counts.mean()), int(counts.max()), source)
+
+
+def _mean(values: Ints) -> float:
+    return float(values.mean()) if len(values) else 0.0
+
+
+def _some(ids: Ints) -> str:
+    return " ".join(map(str, ids[:8].tolist())) + (" ..." if len(ids) > 8 else "")
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= 100 else f"{text[:97]}..."

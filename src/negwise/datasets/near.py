@@ -1,0 +1,137 @@
+"""Bodies that are equal or nearly so, found exactly: pairs whose shingles have Jaccard similarity >= `THRESHOLD`.
+
+A shingle is `WIDTH` words in a row; a shorter text is one shingle of its own. Two sets with Jaccard >= t share a
+shingle among the first ``n - ceil(t n) + 1`` of each when both are sorted rarest first (prefix filtering, Chaudhuri
+et al., ICDE 2006), so only texts that share a rare shingle are compared, and none is missed. Groups are the
+connected components, so pairs within one are not compared again: a thousand texts of one template cost no more
+than their number. N texts.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from negwise.datasets.ragged import Ints, Ragged, distinct_pairs, offsets_of, places
+
+WIDTH = 5
+THRESHOLD = 0.7
+PAIRS_AT_ONCE = 2**14
+
+_MIX = np.uint64(0x9E3779B97F4A7C15)
+
+
+def near_groups(texts: Ragged, threshold: float = THRESHOLD) -> Ints:
+    """(N,) group numbers from 0, in order of first member; ``texts`` holds word numbers."""
+    sets = shingles(texts)
+    _, first, same = np.unique(_sums(_mixed(sets.ids), sets.offsets), return_index=True, return_inverse=True)
+    # equal sets are one text from here on, so that a body repeated a thousand times is no million pairs
+    label = _joined(sets.take(first), threshold)[same.reshape(-1)]
+    _, order, label = np.unique(label, return_index=True, return_inverse=True)
+    rank = np.empty(len(order), np.int64)
+    rank[np.argsort(order)] = np.arange(len(order))
+    return rank[label.reshape(-1)]
+
+
+def shingles(texts: Ragged, width: int = WIDTH) -> Ragged:
+    """Each text as its sorted set of shingles, numbered by rarity: 0 is the rarest of all."""
+    length = texts.lengths
+    count = np.maximum(length - width + 1, 1)
+    offsets = offsets_of(count)
+    at = places(texts.offsets[:-1], offsets)
+    last = np.repeat(texts.offsets[1:], count)
+    code = np.repeat(_mixed(np.minimum(length, width)), count)
+    words = _mixed(texts.ids + 1)
+    for step in range(width):
+        inside = at + step < last
+        word = words[np.minimum(at + step, max(len(words) - 1, 0))] if len(words) else code
+        code = _mixed(code * np.uint64(31) + np.where(inside, word, np.uint64(0)))
+    row = np.repeat(np.arange(len(texts)), count)
+    _, kind, seen = np.unique(code, return_inverse=True, return_counts=True)
+    rarity = np.empty(len(seen), np.int64)
+    rarity[np.argsort(seen, kind="stable")] = np.arange(len(seen))
+    return Ragged.of_pairs(row, rarity[kind.reshape(-1)], len(texts))
+
+
+def equal_texts(texts: Ragged) -> Ints:
+    """(N,) numbers from 0, the same for texts with the same words in the same order, and for no others."""
+    place = np.arange(len(texts.ids)) - np.repeat(texts.offsets[:-1], texts.lengths)
+    code = _sums(_mixed(texts.ids + 1) * (_mixed(place) | np.uint64(1)), texts.offsets)
+    return np.unique(code, return_inverse=True)[1].reshape(-1)
+
+
+def _joined(sets: Ragged, threshold: float) -> Ints:
+    """Labels of rows, equal where a chain of pairs with Jaccard similarity at least ``threshold`` joins them."""
+    size = sets.lengths
+    keep = size - np.ceil(threshold * size - 1e-9).astype(np.int64) + 1
+    offsets = offsets_of(keep)
+    prefix = places(sets.offsets[:-1], offsets)
+    order = np.argsort(sets.ids[prefix], kind="stable")
+    kind, row = sets.ids[prefix][order], np.repeat(np.arange(len(sets)), keep)[order]
+    # From the first shingle that two sets share they have at most this many in common (positional filter, Xiao et
+    # al., WWW 2008). At a later one the bound is too small, but the pair has been looked at before.
+    left = (np.repeat(size, keep) - places(np.zeros(len(sets), np.int64), offsets))[order]
+    label = np.arange(len(sets))
+    # rows that share a shingle lie side by side, so the pairs at distance d within a run are all of them
+    distance = 1
+    alive = np.arange(len(kind))
+    while len(alive := alive[alive + distance < len(kind)]) and len(
+        alive := alive[kind[alive] == kind[alive + distance]]
+    ):
+        other = alive + distance
+        need = threshold / (1.0 + threshold) * (size[row[alive]] + size[row[other]]) - 1e-9
+        open_pairs = (label[row[alive]] != label[row[other]]) & (np.minimum(left[alive], left[other]) >= need)
+        pairs = np.stack(distinct_pairs(row[alive[open_pairs]], row[other[open_pairs]]), 1)
+        pairs = pairs[_jaccard(sets, pairs) >= threshold - 1e-9]
+        if len(pairs):
+            label = _merged(label, pairs)
+            alive = alive[_mixed_runs(kind, label[row])[alive]]
+        distance += 1
+    return label
+
+
+def _merged(label: Ints, pairs: Ints) -> Ints:
+    """``label`` with the groups of each pair of rows made one."""
+    from scipy.sparse import coo_array  # take a while to load, and a second start finds the groups in the cache
+    from scipy.sparse.csgraph import connected_components
+
+    edges = label[pairs].T
+    graph = coo_array((np.ones(len(pairs), np.int8), (edges[0], edges[1])), shape=(len(label), len(label)))
+    merged: Ints = connected_components(graph, directed=False)[1].astype(np.int64)
+    return merged[label]
+
+
+def _mixed_runs(kind: Ints, label: Ints) -> NDArray[np.bool_]:
+    """Of sorted ``kind``, the entries in a run with more than one label: those of one group have no pair left."""
+    run = np.cumsum(np.append(0, kind[1:] != kind[:-1]))
+    first = label[np.flatnonzero(np.append(True, kind[1:] != kind[:-1]))]
+    return np.isin(run, run[label != first[run]])
+
+
+def _jaccard(sets: Ragged, pairs: Ints) -> NDArray[np.float64]:
+    parts = [_jaccard_at_once(sets, pairs[at : at + PAIRS_AT_ONCE]) for at in range(0, len(pairs), PAIRS_AT_ONCE)]
+    return np.concatenate(parts) if parts else np.zeros(0)
+
+
+def _jaccard_at_once(sets: Ragged, pairs: Ints) -> NDArray[np.float64]:
+    left, right = sets.take(pairs[:, 0]), sets.take(pairs[:, 1])
+    span = int(sets.ids.max(initial=0)) + 1
+    common = np.isin(left.rows * span + left.ids, right.rows * span + right.ids, assume_unique=True)
+    shared = np.bincount(left.rows[common], minlength=len(pairs))
+    return shared / (left.lengths + right.lengths - shared)
+
+
+def _sums(values: NDArray[np.uint64], offsets: Ints) -> NDArray[np.uint64]:
+    """The sum of each list, mod 2^64; of distinct random values, so that equal sums mean equal lists."""
+    total = np.concatenate((np.zeros(1, np.uint64), np.cumsum(values, dtype=np.uint64)))
+    return total[offsets[1:]] - total[offsets[:-1]]
+
+
+def _mixed(values: NDArray[np.integer[Any]]) -> NDArray[np.uint64]:
+    """splitmix64: numbers that look random, so that sums and products of them collide by chance only."""
+    mixed = values.astype(np.uint64) * _MIX + _MIX
+    mixed = (mixed ^ (mixed >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    mixed = (mixed ^ (mixed >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return mixed ^ (mixed >> np.uint64(31))

@@ -1,0 +1,116 @@
+"""MovieLens, the SASRec text form, and interactions of one's own: rows of (user, item, time, label, impression).
+
+Tables: ``users`` and ``items`` with the ids as written, ``interactions`` with numbers into them. ``time`` is null
+where the file has none (its order is the order of time), ``label`` 1 where it has none, ``impression`` null where
+it has none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from datetime import date
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from negwise.datasets.columns import choose
+from negwise.datasets.moments import looks_like_a_day, moment
+from negwise.datasets.opening import delimited, lines
+from negwise.datasets.problems import Tolerance, shown
+from negwise.datasets.recognise import Found
+from negwise.datasets.storing import Numbering, TableWriter
+from negwise.datasets.tabular import cell_rows
+from negwise.errors import InputError
+
+COLUMNS = {"user": "int32", "item": "int32", "time": "int64", "label": "int8", "impression": "int32"}
+
+
+class Interaction(NamedTuple):
+    where: str
+    user: object
+    item: object
+    time: object = None
+    label: object = None
+    impression: object = None
+
+
+def read_interactions(found: Found, folder: Path, tolerance: Tolerance, columns: Mapping[str, str]) -> int:
+    """Write the tables; how many rows were good."""
+    file = found.files[0]
+    users, items, impressions = Numbering(), Numbering(), Numbering()
+    roles, rows = _rows(found, tolerance, columns)
+    day: int | None = None  # the last time, while all of them read as days
+    with TableWriter(folder, "interactions", COLUMNS) as table:
+        for row in rows:
+            user, item, impression = _name(row.user), _name(row.item), _name(row.impression)
+            time = moment(row.time) if "time" in roles else None
+            label = _label(row.label) if "label" in roles else 1
+            if not user or not item or not (impression or "impression" not in roles):
+                tolerance.bad(file, row.where, f"no {'user' if not user else 'item' if not item else 'impression'}")
+            elif time is None and "time" in roles:
+                tolerance.bad(file, row.where, f"time {shown(row.time)} is neither seconds since 1970 nor an ISO date")
+            elif label is None:
+                tolerance.bad(
+                    file, row.where, f"label {shown(row.label)}, expected 1 (clicked) or 0 (shown, not clicked)"
+                )
+            else:
+                group = impressions(impression) if "impression" in roles else None
+                table.add(users(user), items(item), time, label, group)
+                if time is not None and (day is not None or table.rows == 1):
+                    day = time // 1000 if looks_like_a_day(time) else None
+    if day is not None:
+        raise InputError(
+            f"{file}: every time reads as a day, the last {day}; as seconds since 1970 all would lie in that year. "
+            f"Write days as {date.fromisoformat(str(day)).isoformat()}."
+        )
+    users.write(folder, "users")
+    items.write(folder, "items")
+    return table.rows
+
+
+def _rows(found: Found, tolerance: Tolerance, columns: Mapping[str, str]) -> tuple[set[str], Iterator[Interaction]]:
+    """The roles that the file has, and its rows."""
+    file = found.files[0]
+    if found.form == "spaces":
+        return {"user", "item"}, _split(file, tolerance, None, 2)
+    if found.form == "dat":
+        return {"user", "item", "time"}, _split(file, tolerance, "::", 4)
+    if found.kind == "movielens":
+        return {"user", "item", "time"}, _ratings(file, tolerance, found.delimiter)
+    chosen = choose(file, "interactions", found.names, columns)
+    rows = cell_rows(found, tolerance, chosen)
+    return set(chosen), (Interaction(where, **cells) for where, cells in rows)
+
+
+def _split(file: Path, tolerance: Tolerance, separator: str | None, width: int) -> Iterator[Interaction]:
+    for number, text in lines(file, tolerance):
+        if not text.strip():
+            continue
+        cells = text.split(separator)
+        if len(cells) != width or not (cells[0].isdecimal() and cells[1].isdecimal()):
+            form = "user item" if width == 2 else "user::item::rating::time"
+            tolerance.bad(file, f"line {number}", f"{shown(text)}, expected {form} with whole numbers")
+            continue
+        yield Interaction(f"line {number}", cells[0], cells[1], cells[3] if width == 4 else None)
+
+
+def _ratings(file: Path, tolerance: Tolerance, delimiter: str) -> Iterator[Interaction]:
+    rows = delimited(file, tolerance, delimiter)
+    next(rows)
+    for number, cells in rows:
+        if len(cells) != 4:
+            tolerance.bad(file, f"line {number}", f"{len(cells)} cells, expected userId, movieId, rating, timestamp")
+            continue
+        yield Interaction(f"line {number}", cells[0], cells[1], cells[3])
+
+
+def _name(value: Any) -> str:
+    if isinstance(value, str):
+        return value.strip()
+    if isinstance(value, float):  # a column of whole numbers with gaps comes as floats
+        return str(int(value)) if value.is_integer() else "" if value != value else str(value)
+    return "" if value is None else str(value).strip()
+
+
+def _label(value: Any) -> int | None:
+    text = str(value).strip().lower()
+    return {"1": 1, "0": 0, "1.0": 1, "0.0": 0, "true": 1, "false": 0}.get(text)

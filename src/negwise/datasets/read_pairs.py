@@ -1,0 +1,98 @@
+"""Text pairs of one's own: left, right, optional negatives; also ``{"query", "pos", "neg"}`` with lists.
+
+Tables: ``pairs`` with both texts, their words as numbers into ``words``, and ``negatives`` as numbers into
+``texts``, which holds each distinct text that is only a negative once.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from negwise.datasets.columns import choose
+from negwise.datasets.problems import Tolerance, shown
+from negwise.datasets.recognise import Found
+from negwise.datasets.storing import Numbering, TableWriter
+from negwise.datasets.tabular import cell_rows, is_unicode
+from negwise.datasets.words import has_words, words
+
+PAIRS = {"left": "string", "right": "string", "left_words": "ints", "right_words": "ints", "negatives": "ints"}
+TEXTS = {"text": "string", "words": "ints"}
+
+
+def read_pairs(found: Found, folder: Path, tolerance: Tolerance, columns: Mapping[str, str]) -> int:
+    """Write the tables; how many rows were good."""
+    file = found.files[0]
+    chosen = choose(file, "pairs", found.names, columns)
+    good = 0
+    with PairWriter(folder) as writer:
+        for where, cells in cell_rows(found, tolerance, chosen):
+            left, rights = cells["left"], _texts(cells["right"])
+            negatives = _texts(cells.get("negatives"))
+            if not isinstance(left, str) or not has_words(left):
+                tolerance.bad(file, where, f"{chosen['left']} is {shown(left)}, expected text with words")
+            elif rights is None or not rights:
+                tolerance.bad(file, where, f"{chosen['right']} is {shown(cells['right'])}, expected text with words")
+            elif negatives is None:
+                came = shown(cells["negatives"])
+                tolerance.bad(file, where, f"negatives are {came}, expected text with words, or a list of such texts")
+            else:
+                good += 1
+                for right in rights:
+                    writer.add(left, right, negatives)
+    return good
+
+
+class PairWriter:
+    """Writes the tables of text pairs; shared by every source of pairs."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._words = Numbering()
+        self._pairs = TableWriter(folder, "pairs", PAIRS)
+        self._texts = TableWriter(folder, "texts", TEXTS)
+        self._known: dict[bytes, int] = {}
+
+    def __enter__(self) -> PairWriter:
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        self._pairs.__exit__(*error)
+        self._texts.__exit__(*error)
+        if error[0] is None:
+            self._words.write(self._folder, "words")
+
+    def add(self, left: str, right: str, negatives: Iterable[str] = ()) -> None:
+        given = [self._text(text) for text in negatives]
+        self._pairs.add(left, right, self._numbers(left), self._numbers(right), given)
+
+    def _numbers(self, text: str) -> list[int]:
+        return [self._words(word) for word in words(text)]
+
+    def _text(self, text: str) -> int:
+        # 16 bytes stand for a text, so that memory does not grow with its length
+        key = hashlib.blake2b(text.encode(), digest_size=16).digest()
+        if key not in self._known:
+            self._known[key] = len(self._known)
+            self._texts.add(text, self._numbers(text))
+        return self._known[key]
+
+
+def _texts(cell: object) -> list[str] | None:
+    """A text, a list of them, or a JSON list in a cell; None where it is none of these, or a text has no words."""
+    if cell is None or cell == "":
+        return []
+    if isinstance(cell, str) and cell.lstrip().startswith('["'):
+        try:
+            cell = json.loads(cell)
+        except (ValueError, RecursionError):
+            return None
+    found = [cell] if isinstance(cell, str) else cell
+    if not isinstance(found, list) or not all(isinstance(text, str) and has_words(text) for text in found):
+        return None
+    if not all(is_unicode(text) for text in found):
+        return None
+    return found

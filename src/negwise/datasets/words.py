@@ -1,0 +1,99 @@
+"""Words of a text, and a vocabulary that is taken from the training split alone.
+
+A cache holds each text as numbers into the word list of its own file, so that a vocabulary and its token
+tables are made without reading text again. L places, N items.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from negwise.datasets.ragged import Ragged
+from negwise.errors import InputError
+
+PADDING, UNKNOWN = 0, 1
+SPECIAL = ("<pad>", "<unk>")
+
+_WORD = re.compile(r"[^\W_]+(?:'[^\W_]+)*")
+
+
+def words(text: str) -> list[str]:
+    """Runs of letters and digits in lower case; an apostrophe within a word stays.
+
+    >>> words("Bob's 2 dogs_ran.")
+    ["bob's", '2', 'dogs', 'ran']
+    """
+    return _WORD.findall(text.lower())
+
+
+def has_words(text: str) -> bool:
+    """Whether a text model would read anything of ``text``."""
+    return _WORD.search(text) is not None
+
+
+@dataclass(frozen=True, eq=False)
+class Vocabulary:
+    """``words[0]`` is padding, ``words[1]`` the unknown word, the rest by falling count in training."""
+
+    words: tuple[str, ...]
+
+    def __len__(self) -> int:
+        return len(self.words)
+
+    def encode(self, text: str, length: int) -> NDArray[np.int32]:
+        """One text as (L,) token ids, cut or padded to ``length``."""
+        number = self._numbers()
+        found = [number.get(word, UNKNOWN) for word in words(text)[:length]]
+        return np.array(found + [PADDING] * (length - len(found)), np.int32)
+
+    def _numbers(self) -> dict[str, int]:
+        return {word: at for at, word in enumerate(self.words) if at > UNKNOWN}
+
+    @classmethod
+    def of(
+        cls, fields: Sequence[Ragged], file_words: Sequence[str], min_count: int = 1, most: int | None = None
+    ) -> Vocabulary:
+        """From the word numbers of the training texts: words seen ``min_count`` times, at most ``most`` of them."""
+        if min_count < 1 or (most is not None and most < 1):
+            raise InputError(f"min_count={min_count}, most={most}: expected 1 or more")
+        counts = sum(
+            (np.bincount(field.ids, minlength=len(file_words)) for field in fields), np.zeros(len(file_words), int)
+        )
+        order = np.argsort(-counts, kind="stable")
+        kept = order[counts[order] >= min_count][:most]
+        return cls((*SPECIAL, *(file_words[at] for at in kept)))
+
+    def table(self, texts: Ragged, file_words: Sequence[str], length: int) -> NDArray[np.int32]:
+        """(N, L) token ids of texts given as word numbers, cut or padded to ``length`` places."""
+        if length < 1:
+            raise InputError(f"length={length}, expected 1 or more places")
+        number = self._numbers()
+        mine = np.array([number.get(word, UNKNOWN) for word in file_words] or [UNKNOWN], np.int32)
+        place = np.arange(length)
+        inside = place < texts.lengths[:, None]
+        at = np.where(inside, texts.offsets[:-1, None] + place, 0)
+        tokens = mine[texts.ids[at]] if len(texts.ids) else np.zeros(at.shape, np.int32)
+        return np.where(inside, tokens, PADDING).astype(np.int32)
+
+
+@dataclass(frozen=True, eq=False)
+class Text:
+    """What text models read: ``tokens[field]`` (N, L) int32, ``categories[field]`` (N,) int32 with 0 for none."""
+
+    vocabulary: Vocabulary
+    tokens: Mapping[str, NDArray[np.int32]]
+    categories: Mapping[str, NDArray[np.int32]]
+    category_names: Mapping[str, tuple[str, ...]]
+
+
+def number_categories(names: Sequence[str]) -> tuple[NDArray[np.int32], tuple[str, ...]]:
+    """(N,) numbers from 1, by falling count; 0 where there is no category. And the name of each number."""
+    kept = ("", *(name for name, _ in Counter(name for name in names if name).most_common()))
+    number = {name: at for at, name in enumerate(kept)}
+    return np.array([number[name] for name in names], np.int32), kept

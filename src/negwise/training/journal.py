@@ -1,0 +1,79 @@
+"""Where records go: ``run.jsonl``, the display, and TensorBoard on request. Only the first process keeps one."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any, Self
+
+from negwise.metrics import Tally
+from negwise.records import NAME, RunLog, read_run
+from negwise.training.folder import writing
+from negwise.training.progress import Display, Silent
+
+
+class Journal:
+    """Records of a run in ``out`` that begins, or goes on, at ``step``; ``keep`` is false on all ranks but one."""
+
+    def __init__(self, out: Path, step: int, display: Display, tensorboard: bool = False, keep: bool = True) -> None:
+        self._stack = ExitStack()
+        self.display: Display = display if keep else Silent()
+        self._log: RunLog | None = None
+        self._board: Any = None
+        if not keep:
+            return
+        again = (out / NAME).exists()
+        with writing(out / NAME):
+            self._log = self._stack.enter_context(RunLog(out / NAME))
+        self.event("resume" if again else "start", step)
+        # A stop in the middle of things may leave the evaluation of this very step on record.
+        self._known = {(record["step"], record["split"]) for record in read_run(out).evals}
+        if tensorboard:
+            from torch.utils.tensorboard import SummaryWriter
+
+            writer: Any = SummaryWriter  # untyped
+            with writing(out / "tensorboard"):
+                self._board = writer(str(out / "tensorboard"), purge_step=step + 1)
+            self._stack.callback(self._board.close)
+
+    def __enter__(self) -> Self:
+        self._stack.enter_context(self.display)
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        self._stack.__exit__(*error)
+
+    def step(self, record: dict[str, Any]) -> None:
+        self._write({"kind": "step", **record})
+        self.display.step(record)
+        self._plot("train", record["step"], record)
+
+    def evaluation(self, step: int, split: str, tally: Tally) -> None:
+        record = {"step": step, "split": split, **tally.record()}
+        self.display.evaluation(record)
+        if self._log is None or (step, split) in self._known:
+            return
+        self._write({"kind": "eval", **record})
+        self._plot(f"eval/{split}", step, {"auc": record["auc"], **record["metrics"]})
+
+    def event(self, event: str, step: int, **more: Any) -> None:
+        self._write({"kind": "event", "event": event, "step": step, **more})
+
+    def sync(self) -> None:
+        """Wait until the log is on the disk: before a checkpoint says that what it tells of has happened."""
+        if self._log is not None:
+            with writing(self._log.path):
+                self._log.sync()
+        if self._board is not None:
+            self._board.flush()
+
+    def _write(self, record: dict[str, Any]) -> None:
+        if self._log is not None:
+            with writing(self._log.path):
+                self._log.append(record)
+
+    def _plot(self, family: str, step: int, values: dict[str, Any]) -> None:
+        if self._board is not None:
+            for name, value in values.items():
+                if isinstance(value, int | float) and name not in ("step", "time"):
+                    self._board.add_scalar(f"{family}/{name}", value, step)

@@ -1,0 +1,96 @@
+"""`negwise reproduce` as a person meets it: its help, and what it says to a request that cannot be."""
+
+import pytest
+import torch
+
+from negwise.cli import reproducing
+from negwise.jobs.evidence.clicks import TASK as CLICKS
+from negwise.jobs.evidence.tasks import TASKS
+
+VERBS = ("theory", "news", "matching", "items", "clicks", "seconds", "page")
+
+
+def test_these_are_all_verbs():
+    assert [command.name for command in reproducing.app.registered_commands] == list(VERBS)
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_every_verb_has_help_with_an_example(negwise, verb):
+    code, out, _ = negwise("reproduce", verb, "--help")
+    assert code == 0 and f"negwise reproduce {verb}" in out.split("Example")[1]
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["news", "--model", "bert4rec"], "model: got 'bert4rec', expected one of nrms, naml, lstur for news."),
+        (
+            ["matching", "--model", "naml"],
+            "model: got 'naml', expected one of siamese-transformer, siamese-cnn, siamese-lstm for matching.",
+        ),
+        (["items", "--turning", "0"], "turning: got 0, expected shares of the steps between 0 and 1"),
+        (["items", "--turning", "0.1,1.5"], "turning: got 0.1, 1.5, expected"),
+        (["items", "--turning", "soon"], "--turning: got 'soon', expected a number or numbers with commas"),
+        (["items", "--precision", "half"], "precision: got 'half', expected one of 32-true, bf16-mixed, 64-true."),
+        (["items", "--name", "runs/long"], "name: got 'runs/long', expected letters, digits and dashes"),
+        (["news", "--paper", "--steps", "10"], "steps: got 10, but the paper's settings say 2 epochs"),
+        (["items", "--device", "gpu"], "device: got 'gpu', expected auto, cpu or cuda."),
+    ],
+)
+def test_wrong_requests(negwise, tmp_path, words, message):
+    out = tmp_path / "out"
+    code, said, err = negwise("reproduce", *words, "--data", tmp_path, "--out", out)
+    assert (code, said) == (2, "") and message in err and not out.exists()
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
+@pytest.mark.parametrize("verb", [["items", "--data", "x"], ["seconds"]])
+def test_a_gpu_that_is_not_there(negwise, tmp_path, verb):
+    code, _, err = negwise("reproduce", *verb, "--out", tmp_path / "out", "--device", "cuda")
+    assert code == 2 and "torch finds no GPU here. Type --device cpu" in err and not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("page", ["nowhere.md", "."])
+def test_a_page_that_is_not_there(negwise, tmp_path, monkeypatch, page):
+    monkeypatch.chdir(tmp_path)
+    code, _, err = negwise("reproduce", "page", "--records", tmp_path, "--page", page)
+    assert code == 2 and "no such page. Expected a Markdown file" in err
+
+
+@pytest.mark.parametrize("task", [*TASKS.values(), CLICKS], ids=lambda task: task.name)
+def test_help_says_the_plan(negwise, task):
+    _, out, _ = negwise("reproduce", task.name, "--help")
+    said = " ".join(out.split())
+    assert f"K {', '.join(map(str, task.ks))}; {task.seeds} seeds of {task.steps} steps." in said
+
+
+def test_seconds_of_a_folder_that_is_no_task(negwise, tmp_path):
+    code, out, err = negwise("reproduce", "seconds", "--out", tmp_path)
+    assert (code, out) == (2, "") and "expected the folder of one task" in err
+
+
+def test_what_is_asked_reaches_the_protocol(negwise, tmp_path, monkeypatch):
+    """Every flag, in the types that the library takes."""
+    seen = []
+    monkeypatch.setattr(
+        "negwise.jobs.evidence.reproduce.reproduce", lambda asked, out, **_: seen.append((asked, out)) or []
+    )
+    flags = ["--k", "20,100", "--seeds", "3", "--steps", "6000", "--turning", "0.05,0.5", "--name", "items-long"]
+    assert negwise("reproduce", "items", "--data", "x", "--out", tmp_path, *flags)[0] == 0
+    assert negwise("reproduce", "matching", "--out", tmp_path, "--model", "siamese-cnn", "--turning", "0.3")[0] == 0
+    assert negwise("reproduce", "news", "--data", "x", "--out", tmp_path, "--model", "lstur", "--paper")[0] == 0
+    items, matching, news = (asked for asked, _ in seen)
+    assert (items.k, items.seeds, items.steps, items.turning, items.name) == (
+        (20, 100),
+        3,
+        6000,
+        (0.05, 0.5),
+        "items-long",
+    )
+    assert (matching.task, matching.data, matching.model, matching.turning) == (
+        "matching",
+        "docs",
+        "siamese-cnn",
+        (0.3,),
+    )
+    assert (news.model, news.paper, news.k, news.turning, news.name) == ("lstur", True, None, (), None)

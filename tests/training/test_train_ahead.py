@@ -1,0 +1,65 @@
+"""Making a step ahead of time changes nothing but when it is made."""
+
+import threading
+
+import pytest
+from train_world import run
+
+from negwise import AnsK
+from negwise.training.ahead import Ahead
+from negwise.training.run import Run
+
+
+def test_what_is_made_ahead_is_what_was_asked_for():
+    made = []
+
+    def make(step, k):
+        made.append((step, k, threading.current_thread() is threading.main_thread()))
+        return step, k
+
+    with Ahead(make) as ahead:
+        assert ahead.get(0, 1.0, 2.0) == (0, 1.0)
+        assert ahead.get(1, 2.0, 3.0) == (1, 2.0)
+        assert ahead.get(2, 9.0, None) == (2, 9.0)  # another K than was foretold
+        assert ahead.get(3, 4.0, None) == (3, 4.0)
+    assert made[0] == (0, 1.0, True)
+    assert (1, 2.0, False) in made
+    assert (2, 9.0, True) in made
+    assert made[-1] == (3, 4.0, True)
+
+
+def test_what_goes_wrong_ahead_is_raised_where_it_is_needed():
+    def make(step, _):
+        if step == 1:
+            raise ValueError("step 1")
+        return step
+
+    with Ahead(make) as ahead:
+        assert ahead.get(0, 1.0, 1.0) == 0
+        with pytest.raises(ValueError, match="step 1"):
+            ahead.get(1, 1.0, None)
+
+
+def test_a_run_that_looks_ahead_ends_with_the_same_weights(tmp_path, monkeypatch):
+    def weights(name):
+        run(tmp_path / name, rule=AnsK(peak=5), steps=12)
+        [file] = (tmp_path / name / "checkpoints" / "12").glob("weights*")
+        return file.read_bytes()
+
+    plain = weights("plain")
+    threads = []
+    before, prepare = Run.__post_init__, Run.prepare
+
+    def looking(self):
+        before(self)
+        self.looks_ahead = True
+
+    def noted(self, step, k):
+        threads.append(threading.current_thread() is threading.main_thread())
+        return prepare(self, step, k)
+
+    monkeypatch.setattr(Run, "__post_init__", looking)
+    monkeypatch.setattr(Run, "prepare", noted)
+    assert weights("ahead") == plain
+    assert threads.count(True) == 1  # the first step; all others were made ahead
+    assert len(threads) == 12

@@ -1,0 +1,94 @@
+"""A run of every case, for ``torchrun`` or alone: ``python train_ranks.py OUT``.
+
+``python train_ranks.py OUT CASE POINT NUMBER`` is a run of one case in which the second rank gets a Ctrl-C at the
+NUMBER-th "step" or, between two chunks of an evaluation, "chunk"; at "never" it goes on.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from pathlib import Path
+
+import torch
+from train_world import N_ITEMS, Dot, Mean, Watching, make_world, run
+
+from negwise.protocols import Query
+from negwise.samplers import InBatch, Pool, Uniform
+from negwise.training import Stopped, judging
+from negwise.training import run as run_module
+
+
+def hide(query, key):
+    """A row asks for as many of its places as its number says, 1 to 3."""
+    number = key.rows(len(query.items)).tolist()
+    reads = torch.tensor([(row, place) for row in range(len(number)) for place in range(number[row] % 3 + 1)])
+    return Query(query.items, query.mask, query.users, reads), query.items[reads[:, 0], reads[:, 1]]
+
+
+class Places(Dot):
+    """A user and a place ask."""
+
+    def encode_queries(self, query, encoded):  # noqa: ARG002
+        row, place = query.reads.unbind(1) if query.reads is not None else (torch.arange(len(query)), 0)
+        return self.users(query.users[row]) + self.items(query.items[row, place])
+
+
+class Rows(Places):
+    """The same with candidates that are the rows of a table, so that places are ids."""
+
+    @property
+    def table(self):
+        return self.items.weight
+
+
+CASES = {
+    "dot": {"model": Dot},
+    "mean": {"model": Mean, "world": make_world(shown=True)},
+    "watching": {"model": Mean, "rule": Watching()},
+    "in-batch": {"model": Mean, "sampler": InBatch()},
+    "pool": {"model": Mean, "sampler": Pool(Uniform(N_ITEMS), 20), "log_every": 4},
+    "cloze": {"model": Places, "hide": hide},
+    "table": {"model": Rows, "hide": hide},
+}
+
+
+def interrupted(function, number: int):
+    """``function`` with a Ctrl-C for the second rank when it is called for the ``number``-th time."""
+    calls = []
+
+    def called(*arguments):
+        calls.append(1)
+        if len(calls) == number and os.environ["RANK"] == "1":
+            os.kill(os.getpid(), signal.SIGINT)
+        return function(*arguments)
+
+    return called
+
+
+def go(out: str, name: str) -> None:
+    # 157 examples in batches of 12 leave one for the last step of an epoch: a rank then has none.
+    case = dict(CASES[name])
+    run(Path(out) / name, case.pop("model")(), batch_size=12, steps=16, **case)
+
+
+if __name__ == "__main__":
+    torch.set_num_threads(1)
+    # Three chunks of queries, six of items: one rank has more to do than the other.
+    judging.CHUNK_QUERIES = 15
+    sys.modules["negwise.training.evaluate"].CHUNK_ITEMS = 9
+    out, *rest = sys.argv[1:]
+    if not rest:
+        for name in CASES:
+            go(out, name)
+        sys.exit()
+    name, point, number = rest
+    if point == "step":
+        run_module.fetch = interrupted(run_module.fetch, int(number))
+    elif point == "chunk":
+        run_module.Run.agree = interrupted(run_module.Run.agree, int(number))
+    try:
+        go(out, name)
+    except Stopped as stopped:
+        sys.stdout.write(f"rank {os.environ['RANK']}: {stopped}\n")  # in one piece, as two processes speak
