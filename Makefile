@@ -4,19 +4,20 @@
 PYTHON ?= python3
 VENV := .venv
 KERNELS := .venv-kernels
+NUMPY1 := .venv-numpy1
 BIN := $(VENV)/bin
 PIP := $(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt
 # Tests run side by side; one thread each keeps them from fighting over the cores.
 RUN := OMP_NUM_THREADS=1 $(BIN)
 
-.PHONY: demo test check lint docs benchmarks evidence-smoke golden golden-against pictures clean test-kernels
+.PHONY: demo test check lint docs benchmarks evidence-smoke golden golden-against pictures clean test-kernels test-numpy1
 
 demo: $(VENV)/.train
 	@$(BIN)/negwise run --budget 270s --out demo
 
 test: lint docs
 	$(RUN)/pytest -n 2
-	$(MAKE) test-kernels
+	$(MAKE) test-kernels test-numpy1
 
 check: lint
 	$(RUN)/pytest -n 2 -m "not slow"
@@ -26,6 +27,11 @@ test-kernels: $(KERNELS)/.ready
 	OMP_NUM_THREADS=1 TRITON_INTERPRET=1 PYTHONPATH=src $(KERNELS)/bin/python -m pytest -n 2 --confcutdir=tests/losses \
 		tests/losses/test_fused.py tests/losses/test_losses_fused_draws.py tests/losses/test_losses_fused_late.py \
 		tests/losses/test_losses_tallied.py
+
+# The parts that need no torch, with the oldest NumPy that negwise promises to work with.
+test-numpy1: $(NUMPY1)/.ready
+	OMP_NUM_THREADS=1 PYTHONPATH=src $(NUMPY1)/bin/python -m pytest -n 2 -m "not slow" \
+		tests/theory tests/curves tests/schedule tests/metrics tests/test_draws.py
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff check --quiet .
@@ -48,13 +54,13 @@ golden-against: $(VENV)/.dev
 
 # One tiny cell of each task of docs/evidence.md.
 evidence-smoke: $(VENV)/.dev
-	$(RUN)/pytest -q tests/jobs/test_evidence_smoke.py
+	$(RUN)/pytest -q tests/evidence/test_evidence_smoke.py
 
 pictures: $(VENV)/.dev
 	$(BIN)/python docs/pictures.py demo docs/images
 
 clean:
-	rm -rf $(VENV) $(KERNELS) docs/_build demo
+	rm -rf $(VENV) $(KERNELS) $(NUMPY1) docs/_build demo
 
 $(VENV)/.train: pyproject.toml constraints.txt
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
@@ -68,10 +74,17 @@ $(VENV)/.dev: pyproject.toml constraints.txt
 	@$(PIP) -e ".[dev]"
 	@touch $@ $(VENV)/.train
 
+# Environments that borrow all but one package from the main one.
 $(KERNELS)/.ready: $(VENV)/.dev
-	@rm -rf $(KERNELS)
-	@$(PYTHON) -m venv --without-pip $(KERNELS)
-	@cd $(KERNELS)/lib/python3*/site-packages && ls -d $(CURDIR)/$(VENV)/lib/python3*/site-packages > the-other-environment.pth
-	@echo "installing triton into $(KERNELS) ..."
-	@$(BIN)/pip --python $(KERNELS)/bin/python install --quiet --disable-pip-version-check --no-deps -c constraints.txt triton
+	@$(call borrow,$(KERNELS),triton==3.9.0)
 	@touch $@
+
+$(NUMPY1)/.ready: $(VENV)/.dev
+	@$(call borrow,$(NUMPY1),numpy==1.26.4)
+	@touch $@
+
+define borrow
+	rm -rf $(1) && $(PYTHON) -m venv --without-pip $(1) && echo "installing $(2) into $(1) ..." && \
+	ls -d $(CURDIR)/$(VENV)/lib/python3*/site-packages > $$(ls -d $(1)/lib/python3*/site-packages)/main.pth && \
+	$(BIN)/pip --python $(1)/bin/python install --quiet --disable-pip-version-check --no-deps $(2)
+endef

@@ -1,11 +1,6 @@
 """A small version of the coverage simulation; the full one is ``python -m benchmarks coverage``."""
 
-import sys
-from pathlib import Path
-
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from benchmarks.coverage import coverage
 

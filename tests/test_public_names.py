@@ -106,3 +106,11 @@ def test_a_missing_extra_names_its_install_line(monkeypatch):
 def test_packages_are_there_without_an_import_of_their_own():
     code = "import negwise as nw, sys; assert 'torch' not in sys.modules; nw.curves.read; nw.losses.info_nce"
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+@pytest.mark.parametrize("part", ["losses", "models", "samplers", "training"])
+def test_a_part_that_needs_torch_says_so_by_itself(part):
+    code = f"import sys; sys.modules['torch'] = None; import negwise as nw; nw.{part}"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert "MissingExtra: this needs the package 'torch'" in done.stderr
+    assert f"pip install 'negwise[{'train' if part == 'training' else 'torch'}]'" in done.stderr

@@ -4,6 +4,7 @@ import math
 
 import numpy as np
 import pytest
+from scipy.integrate import trapezoid
 
 import negwise as nw
 from negwise.report.explore import write_explore
@@ -131,7 +132,7 @@ def test_numbers_at_any_k_are_effectiveness_and_sample_kinds(open_page, explore)
             type_in(page, k=k)
             expected = {
                 "at-k": k,
-                "at-mean": float(np.trapezoid(nw.effectiveness(label, way, k, lam), ramp)) / 3,
+                "at-mean": float(trapezoid(nw.effectiveness(label, way, k, lam), ramp)) / 3,
                 "at-stage": float(nw.effectiveness(label, model, k, lam)),
                 "at-label": float(nw.reliability(label, k)),
                 "at-now": float(nw.reliability(model, k)),

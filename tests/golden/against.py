@@ -14,8 +14,9 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
-from golden_runs import RUNS, STEPS, arguments, write_data
 from safetensors.numpy import load_file
+
+from golden_runs import RUNS, STEPS, arguments, write_data
 
 ROOT = Path(__file__).resolve().parents[2]
 

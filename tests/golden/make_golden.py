@@ -6,12 +6,9 @@ Do that only where results are meant to change, and say why in the commit.
 from __future__ import annotations
 
 import json
-import sys
 import tempfile
 from pathlib import Path
 from typing import Any
-
-sys.path.insert(0, str(Path(__file__).parent))
 
 from golden_runs import RUNS, STEPS, arguments, write_data
 

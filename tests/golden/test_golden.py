@@ -3,6 +3,7 @@
 import json
 
 import pytest
+
 from golden_runs import RUNS, arguments, write_data
 from make_golden import GOLDEN, summary
 

@@ -1,5 +1,6 @@
 import numpy as np
 import pytest
+from scipy.integrate import trapezoid
 from scipy.optimize import minimize_scalar
 
 from negwise.theory.effectiveness import balance, effectiveness
@@ -31,7 +32,7 @@ def test_optimum_depends_on_lambda(lam, k):
 
 def test_four_and_five_tie_at_separation_one():
     t = np.linspace(0, 3, 30_001)
-    v = np.array([np.trapezoid(effectiveness(1.0, 1 - np.exp(-t), k), t) / 3 for k in (4, 5)])
+    v = np.array([trapezoid(effectiveness(1.0, 1 - np.exp(-t), k), t) / 3 for k in (4, 5)])
     assert abs(v[0] - v[1]) < 1e-5
     assert simulated(1.0).k_int == 4 + int(np.argmax(v))
 
@@ -41,7 +42,7 @@ def test_against_scipys_optimiser_on_the_paper_as_a_sum(mu):
     t = np.linspace(0, 3, 3001)
 
     def loss(log_k):
-        return -np.trapezoid(effectiveness(mu, mu * (1 - np.exp(-t)), np.exp(log_k)), t) / 3
+        return -trapezoid(effectiveness(mu, mu * (1 - np.exp(-t)), np.exp(log_k)), t) / 3
 
     best = simulated(mu)
     found = minimize_scalar(loss, bounds=(np.log(best.k) - 1, np.log(best.k) + 1), options={"xatol": 1e-6})
@@ -93,9 +94,7 @@ def test_uneven_steps_are_weighted_by_their_length():
     dense = np.interp(np.linspace(0, 100, 10_001), [0, 10, 20, 100], [0, 0.5, 1, 2])
     k = np.array([1.0, 10.0])
     plain = (
-        np.trapezoid(
-            np.interp(np.linspace(0, 100, 10_001), [0, 10, 20, 100], reliability([0, 0.5, 1, 2], 10.0)), dx=0.01
-        )
+        trapezoid(np.interp(np.linspace(0, 100, 10_001), [0, 10, 20, 100], reliability([0, 0.5, 1, 2], 10.0)), dx=0.01)
         / 100
     )
     assert model_from_curve(steps, mu, 2)(k)[1] == pytest.approx(plain, rel=1e-9)

@@ -5,16 +5,6 @@ from __future__ import annotations
 from negwise.errors import InputError
 
 
-def whole(flag: str, text: str) -> tuple[int, ...] | None:
-    """Whole numbers from the command line; None where there are none."""
-    if not text.strip():
-        return None
-    try:
-        return tuple(int(part) for part in text.split(","))
-    except ValueError as error:
-        raise InputError(f"{flag}: got {text!r}, expected whole numbers with commas, as 1,4,20.") from error
-
-
 def numbers(flag: str, text: str) -> float | list[float] | None:
     """One number, or a list of them, from the command line."""
     if not text.strip():

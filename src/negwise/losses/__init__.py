@@ -6,6 +6,10 @@ them from vectors: ``bpr(*scores(query, positive, negatives))``.
 
 from __future__ import annotations
 
+from negwise.errors import require
+
+require("torch", extra="torch")
+
 from negwise.losses.bce import bce
 from negwise.losses.bpr import bpr
 from negwise.losses.debiased import debiased

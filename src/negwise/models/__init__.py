@@ -7,6 +7,10 @@ hyper-parameters, `CHOICES` what it leaves out.
 
 from __future__ import annotations
 
+from negwise.errors import require
+
+require("torch", extra="torch")
+
 from negwise.models.bert4rec import BERT4Rec
 from negwise.models.build import MODELS, build
 from negwise.models.cloze import Masked, mask_sequence

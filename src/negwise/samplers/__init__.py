@@ -21,6 +21,10 @@ the draws are the same. To turn draws into few encodings, see ``pool`` and ``ind
 
 from __future__ import annotations
 
+from negwise.errors import require
+
+require("torch", extra="torch")
+
 from negwise.protocols import Negatives, Sampler
 from negwise.samplers.exclusions import Exclusions
 from negwise.samplers.given import Given

@@ -110,7 +110,7 @@ def _integrate(separation: ArrayLike, k: ArrayLike, log_term: Callable[[Floats, 
 
     def integral(mu: Floats, power: Floats) -> Floats:
         density = np.exp(log_normal(nodes - mu[..., None]))
-        return np.vecdot(density, np.exp(log_term(power[..., None], log_below, nodes)))
+        return np.sum(density * np.exp(log_term(power[..., None], log_below, nodes)), axis=-1)
 
     if mu.size + power.size <= 2 * _PAIRS:
         return np.asarray(integral(mu, power), dtype=np.float64)

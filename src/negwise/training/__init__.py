@@ -11,6 +11,12 @@
 The same call again goes on where the last one was stopped or killed.
 """
 
+from __future__ import annotations
+
+from negwise.errors import require
+
+require("torch", extra="train")
+
 from negwise.training.batches import Examples, Order
 from negwise.training.checkpoint import CheckpointError, load_weights
 from negwise.training.evaluate import evaluate

@@ -6,16 +6,16 @@ import numpy as np
 import pytest
 from evidence_records import PACE, make, rows_of, says, student
 
+from evidence.seconds import auc_after, clock, per_second, seconds, step_seconds
+from evidence.stopwatch import reproduce_seconds, step_ms
 from negwise.errors import InputError
-from negwise.jobs.evidence.seconds import auc_after, clock, per_second, seconds, step_seconds
-from negwise.jobs.evidence.stopwatch import reproduce_seconds, step_ms
 from negwise.jobs.training import Training
 
 
 def test_the_clock_counts_steps_and_leaves_out_the_warm_up(monkeypatch):
     """Steps that take 1, 2, 3, ... seconds, of which the first ten warm up: the median of 11 to 15 is 13."""
     now = iter(np.cumsum(np.arange(1.0, 16.0)))
-    monkeypatch.setattr("negwise.jobs.evidence.stopwatch.time.perf_counter", lambda: next(now))
+    monkeypatch.setattr("evidence.stopwatch.time.perf_counter", lambda: next(now))
 
     def fit(training, _parts, _folder, *, splits, show):
         assert splits == {} and training.eval_every == training.steps == 15
@@ -23,20 +23,20 @@ def test_the_clock_counts_steps_and_leaves_out_the_warm_up(monkeypatch):
             for step in range(training.steps):
                 clock.step({"step": step + 1})
 
-    monkeypatch.setattr("negwise.jobs.evidence.stopwatch.fit_parts", fit)
+    monkeypatch.setattr("evidence.stopwatch.fit_parts", fit)
     assert step_ms(Training(data="x", model="nrms"), None, 15) == pytest.approx(13_000)
 
 
 def test_the_clock_divides_by_the_steps_that_a_record_has(monkeypatch):
     """Two seconds a step, recorded three at a time."""
     now = iter(np.arange(6.0, 1000.0, 6.0))
-    monkeypatch.setattr("negwise.jobs.evidence.stopwatch.time.perf_counter", lambda: next(now))
+    monkeypatch.setattr("evidence.stopwatch.time.perf_counter", lambda: next(now))
 
     def fit(training, _parts, _folder, *, show, **_):
         for step in range(3, training.steps + 1, 3):
             show.step({"step": step})
 
-    monkeypatch.setattr("negwise.jobs.evidence.stopwatch.fit_parts", fit)
+    monkeypatch.setattr("evidence.stopwatch.fit_parts", fit)
     assert step_ms(Training(data="x", model="nrms"), None, 30) == pytest.approx(2_000)
 
 

@@ -20,13 +20,13 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from evidence.protocol import Protocol
+from evidence.provenance import code
+from evidence.record import Record, rounded
+from evidence.tasks import EvidenceTask, base_training, sized
 from negwise import metrics
 from negwise.datasets import World, clicks
 from negwise.files import write_atomically
-from negwise.jobs.evidence.protocol import Protocol
-from negwise.jobs.evidence.provenance import code
-from negwise.jobs.evidence.record import Record, rounded
-from negwise.jobs.evidence.tasks import EvidenceTask, base_training, sized
 from negwise.jobs.plan import spread
 from negwise.jobs.setup import machine, versions
 from negwise.jobs.training import Training, fit_parts, make_parts

@@ -2,10 +2,10 @@
 
 import pytest
 
+from evidence.analysis import Analysis
+from evidence.protocol import Protocol
+from evidence.reproduce import Asked, protocol_of, reproduce, task_of
 from negwise.errors import InputError, NegwiseError
-from negwise.jobs.evidence.analysis import Analysis
-from negwise.jobs.evidence.protocol import Protocol
-from negwise.jobs.evidence.reproduce import Asked, protocol_of, reproduce, task_of
 
 
 @pytest.mark.parametrize("wrong", [{"data": "nowhere"}, {"data": "docs", "vectors": "nowhere.npy"}])
@@ -42,7 +42,7 @@ def test_requests_that_cannot_be(tmp_path):
 @pytest.mark.parametrize("paper", [False, True])
 def test_the_precision_that_is_asked_for_is_the_runs(tmp_path, monkeypatch, asked, used, paper):
     """None is the task's on a GPU, and float32 on a CPU."""
-    monkeypatch.setattr("negwise.jobs.evidence.tasks.steps_of", lambda *_: 100)
+    monkeypatch.setattr("evidence.tasks.steps_of", lambda *_: 100)
     words = Asked(task="items", data="x", device="cpu", precision=asked, paper=paper)
     assert protocol_of(words, tmp_path).base.precision == used
     assert task_of(words).size["precision"] == (asked or ("32-true" if paper else "bf16-mixed"))

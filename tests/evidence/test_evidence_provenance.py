@@ -2,7 +2,7 @@
 
 import subprocess
 
-from negwise.jobs.evidence.provenance import commit_of
+from evidence.provenance import commit_of
 
 
 def git(folder, *words):

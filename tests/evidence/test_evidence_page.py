@@ -8,13 +8,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from evidence.page import drawn, filled, loaded, loose_numbers, tabled
+from evidence.record import ranks_of
 from negwise.errors import InputError
-from negwise.jobs.evidence.page import drawn, filled, loaded, loose_numbers, tabled
-from negwise.jobs.evidence.record import ranks_of
 from negwise.metrics import evaluate
 
 ROOT = Path(__file__).parents[2]
-RECORDS, PAGE, PICTURES = ROOT / "evidence", ROOT / "docs" / "evidence.md", ROOT / "docs" / "evidence"
+RECORDS, PAGE, PICTURES = ROOT / "evidence" / "records", ROOT / "docs" / "evidence.md", ROOT / "docs" / "evidence"
 
 
 @pytest.fixture(scope="module")
@@ -26,7 +26,7 @@ def records():
 def test_every_table_follows_from_the_records(records):
     text = PAGE.read_text()
     tables = tabled(records)
-    assert filled(text, tables) == text, "type: negwise reproduce page"
+    assert filled(text, tables) == text, "type: python -m evidence page"
     for name in tables:
         assert f"<!-- table {name} -->" in text, f"the page does not show {name}"
 
@@ -41,9 +41,9 @@ def test_every_figure_follows_from_the_records(records):
     made = drawn(records)
     text = PAGE.read_text()
     for figure in made:
-        assert (PICTURES / f"{figure.name}.csv").read_text() == figure.csv(), "type: negwise reproduce page"
+        assert (PICTURES / f"{figure.name}.csv").read_text() == figure.csv(), "type: python -m evidence page"
         assert texts((PICTURES / f"{figure.name}.svg").read_text()) == texts(figure.svg()), (
-            "type: negwise reproduce page"
+            "type: python -m evidence page"
         )
         assert f"evidence/{figure.name}.svg" in text
     assert {path.stem for path in PICTURES.iterdir()} == {figure.name for figure in made}

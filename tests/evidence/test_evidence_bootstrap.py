@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from evidence.bootstrap import Measured, holm, measure, parts_of
 from negwise import metrics
 from negwise.errors import InputError
-from negwise.jobs.evidence.bootstrap import Measured, holm, measure, parts_of
 
 
 def single(above, size=101):

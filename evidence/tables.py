@@ -6,9 +6,9 @@ from collections.abc import Callable, Mapping
 
 import numpy as np
 
-from negwise.jobs.evidence.analysis import CONSTANTS, LAMS, Analysis, best_constant
-from negwise.jobs.evidence.bootstrap import holm
-from negwise.jobs.evidence.cells import signed, small, span, table, with_error, with_interval
+from evidence.analysis import CONSTANTS, LAMS, Analysis, best_constant
+from evidence.bootstrap import holm
+from evidence.cells import signed, small, span, table, with_error, with_interval
 from negwise.report.words import metric_name
 from negwise.theory.separation import auc
 

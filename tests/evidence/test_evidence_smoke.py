@@ -7,16 +7,16 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from evidence import clicks as simulated
+from evidence.analysis import best_constant, fit_of, load_analysis
+from evidence.protocol import Protocol
+from evidence.record import collect, ranks_of, write
+from evidence.reproduce import Asked, protocol_of, reproduce
+from evidence.stopwatch import reproduce_seconds
+from evidence.tables import endpoints, sweep, tuning
+from evidence.tasks import TASKS
+from evidence.truth import truths
 from negwise.errors import InputError
-from negwise.jobs.evidence import clicks as simulated
-from negwise.jobs.evidence.analysis import best_constant, fit_of, load_analysis
-from negwise.jobs.evidence.protocol import Protocol
-from negwise.jobs.evidence.record import collect, ranks_of, write
-from negwise.jobs.evidence.reproduce import Asked, protocol_of, reproduce
-from negwise.jobs.evidence.stopwatch import reproduce_seconds
-from negwise.jobs.evidence.tables import endpoints, sweep, tuning
-from negwise.jobs.evidence.tasks import TASKS
-from negwise.jobs.evidence.truth import truths
 from negwise.jobs.training import Training, make_task, train
 from negwise.metrics import evaluate
 from negwise.theory.separation import auc

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from negwise.jobs.evidence.bootstrap import Floats
+from evidence.bootstrap import Floats
 from negwise.theory.effectiveness import balance
 from negwise.theory.reliability import reliability
 from negwise.theory.separation import auc, separation

@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from negwise.jobs.evidence.bootstrap import DRAWS, Floats, Measured, measure
-from negwise.jobs.evidence.record import Record, ranks_of, read
+from evidence.bootstrap import DRAWS, Floats, Measured, measure
+from evidence.record import Record, ranks_of, read
 from negwise.jobs.pilot import inside
 from negwise.theory.optimal import optimal_k
 from negwise.theory.separation import auc, separation

@@ -13,18 +13,18 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from evidence import figures, variants
+from evidence.analysis import Analysis, load_analysis
+from evidence.claims import claims
+from evidence.record import PACE, read
+from evidence.seconds import per_second, seconds
+from evidence.tables import all_tables, endpoints, estimates, schedules, tuning
+from evidence.tasks import TASKS
+from evidence.truth import Truth, truths
+from evidence.turning import points, turning, turning_figure
+from evidence.worlds import assumptions, worlds, worlds_figure
 from negwise.errors import InputError
 from negwise.files import write_atomically
-from negwise.jobs.evidence import figures, variants
-from negwise.jobs.evidence.analysis import Analysis, load_analysis
-from negwise.jobs.evidence.claims import claims
-from negwise.jobs.evidence.record import PACE, read
-from negwise.jobs.evidence.seconds import per_second, seconds
-from negwise.jobs.evidence.tables import all_tables, endpoints, estimates, schedules, tuning
-from negwise.jobs.evidence.tasks import TASKS
-from negwise.jobs.evidence.truth import Truth, truths
-from negwise.jobs.evidence.turning import points, turning, turning_figure
-from negwise.jobs.evidence.worlds import assumptions, worlds, worlds_figure
 from negwise.report.figure import Figure
 
 _TABLE = re.compile(r"(<!-- table ([\w-]+) -->\n)(?:(?!<!-- end -->).)*(<!-- end -->)", re.DOTALL)
@@ -33,22 +33,22 @@ _BY_HAND = re.compile(r"<!-- (?:paper|rule) -->.*?<!-- end -->", re.DOTALL)
 """Printed by the paper, or a rule of the protocol: numbers that no record has."""
 MADE_BY = {
     **{f"sweep-{name}": f"negwise reproduce {name}" for name in TASKS},
-    "claims": "negwise reproduce news, matching and items",
-    "worlds": "negwise reproduce clicks",
-    "assumptions": "negwise reproduce clicks",
-    "estimates-others": "negwise reproduce matching --data docs",
-    "endpoints-others": "negwise reproduce matching --data docs",
-    "schedules-others": "negwise reproduce matching --data docs",
-    "tuning-others": "negwise reproduce news --model naml --k 100 --seeds 3",
-    "hundred": "negwise reproduce items",
-    "contrasts": "negwise reproduce news --seeds 10 --name news-ten, or negwise reproduce matching --data docs",
-    "sweep-docs": "negwise reproduce matching --data docs",
-    "repeats": "negwise reproduce news --seeds 10 --name news-ten",
-    "models": "negwise reproduce news --model naml --k 100 --seeds 3",
-    "turning": "negwise reproduce items --turning 0.01,0.05,0.1,0.2,0.3,0.5",
-    "paper": "negwise reproduce items --paper",
-    "long": "negwise reproduce items --steps 3600 --k 20,100,1000 --name items-long",
-    "seconds": "negwise reproduce seconds --out FOLDER-OF-A-TASK",
+    "claims": "python -m evidence news, matching and items",
+    "worlds": "python -m evidence clicks",
+    "assumptions": "python -m evidence clicks",
+    "estimates-others": "python -m evidence matching --data docs",
+    "endpoints-others": "python -m evidence matching --data docs",
+    "schedules-others": "python -m evidence matching --data docs",
+    "tuning-others": "python -m evidence news --model naml --k 100 --seeds 3",
+    "hundred": "python -m evidence items",
+    "contrasts": "python -m evidence news --seeds 10 --name news-ten, or python -m evidence matching --data docs",
+    "sweep-docs": "python -m evidence matching --data docs",
+    "repeats": "python -m evidence news --seeds 10 --name news-ten",
+    "models": "python -m evidence news --model naml --k 100 --seeds 3",
+    "turning": "python -m evidence items --turning 0.01,0.05,0.1,0.2,0.3,0.5",
+    "paper": "python -m evidence items --paper",
+    "long": "python -m evidence items --steps 3600 --k 20,100,1000 --name items-long",
+    "seconds": "python -m evidence seconds --out FOLDER-OF-A-TASK",
 }
 """Tables that not every set of records has, and what makes theirs."""
 
@@ -86,7 +86,7 @@ def loaded(records: Path) -> Evidence:
     if not tasks:
         raise InputError(
             f"{records}: expected the record of {', '.join(TASKS)}, found {', '.join(names) or 'none'}. "
-            "Make one with: negwise reproduce items --data ..."
+            "Make one with: python -m evidence items --data ..."
         )
     others = {name: _complete(load_analysis(records, name)) for name in names if name not in (*TASKS, "clicks")}
     return Evidence(tasks, others, truths(read(records, "clicks")) if "clicks" in names else [])

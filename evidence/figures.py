@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from negwise.jobs.evidence.analysis import LAMS, Analysis
+from evidence.analysis import LAMS, Analysis
 from negwise.report.exhibit import Exhibit, Spec, short
 from negwise.report.figure import Figure, Value
 from negwise.report.marks import HEIGHT, hint, k_axis, note, only, quantity, step_axis

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from negwise.jobs.evidence.analysis import Analysis
-from negwise.jobs.evidence.cells import signed, table
-from negwise.jobs.evidence.turning import against_usual, points
+from evidence.analysis import Analysis
+from evidence.cells import signed, table
+from evidence.turning import against_usual, points
 from negwise.report.words import metric_name
 from negwise.schedule import AnsK
 from negwise.theory.effectiveness import balance

@@ -10,11 +10,11 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from evidence.analysis import Analysis
+from evidence.bootstrap import Floats, student
+from evidence.cells import signed, span, table
+from evidence.figures import compared, curve_panel, curve_rows
 from negwise.errors import InputError
-from negwise.jobs.evidence.analysis import Analysis
-from negwise.jobs.evidence.bootstrap import Floats, student
-from negwise.jobs.evidence.cells import signed, span, table
-from negwise.jobs.evidence.figures import compared, curve_panel, curve_rows
 from negwise.report.exhibit import Exhibit, short
 from negwise.report.figure import Figure
 from negwise.report.marks import quantity
@@ -28,7 +28,7 @@ def step_seconds(analysis: Analysis, k: Floats) -> Floats:
     if k.min() < timed[0] or k.max() > timed[-1]:
         raise InputError(
             f"{analysis.name}: K goes from {k.min():g} to {k.max():g}, but steps were timed from {timed[0]:g} to "
-            f"{timed[-1]:g}. Time them again with: negwise reproduce seconds"
+            f"{timed[-1]:g}. Time them again with: python -m evidence seconds"
         )
     return np.interp(np.log(k), np.log(timed), [ms[each] for each in timed]) / 1000
 

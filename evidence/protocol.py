@@ -20,10 +20,10 @@ from typing import Any
 
 import numpy as np
 
+from evidence.tasks import EvidenceTask
 from negwise.errors import InputError, NegwiseError
 from negwise.jobs.arms import Arm, arm
 from negwise.jobs.crew import Cell, error_of
-from negwise.jobs.evidence.tasks import EvidenceTask
 from negwise.jobs.grid import Grid, settle, work_on
 from negwise.jobs.pilot import estimate_of
 from negwise.jobs.training import Training

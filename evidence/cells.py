@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from negwise.jobs.evidence.bootstrap import Measured
+from evidence.bootstrap import Measured
 
 
 def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:

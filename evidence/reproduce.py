@@ -1,4 +1,4 @@
-"""`negwise reproduce news|matching|items`: the protocol of a task from data, and its record."""
+"""`python -m evidence news|matching|items`: the protocol of a task from data, and its record."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from negwise.jobs.evidence.protocol import Protocol
-from negwise.jobs.evidence.record import collect, write
-from negwise.jobs.evidence.tasks import (
+from evidence.protocol import Protocol
+from evidence.record import collect, write
+from evidence.tasks import (
     EvidenceTask,
     as_published,
     base_training,

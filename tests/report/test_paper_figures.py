@@ -5,13 +5,13 @@ import pytest
 from scipy.stats import norm
 
 import negwise as nw
-from negwise.jobs import theory
+from negwise.report import paper_figures
 
 
 @pytest.fixture(scope="module")
 def tables(tmp_path_factory):
     out = tmp_path_factory.mktemp("theory")
-    paths = theory.reproduce_theory(out)
+    paths = paper_figures.reproduce_theory(out)
     return {path.stem: list(csv.DictReader(path.read_text().splitlines())) for path in paths if path.suffix == ".csv"}
 
 
@@ -35,7 +35,7 @@ def test_optimal_k_is_the_estimates(tables):
 @pytest.mark.parametrize("mu", [1.0, 2.4, 4.07, 4.5])
 def test_stages(tables, mu):
     rows = tables[f"stages-{mu:g}"]
-    assert sorted({float(row["stage"]) for row in rows}) == list(theory.STAGES)
+    assert sorted({float(row["stage"]) for row in rows}) == list(paper_figures.STAGES)
     last = {
         kind: column([r for r in rows if r["kind"] == kind and float(r["stage"]) == 1.0], "value")
         for kind in ("good", "bad")
@@ -49,7 +49,7 @@ def test_stages(tables, mu):
 
 def test_lambdas(tables):
     rows = tables["effectiveness-by-lambda"]
-    assert sorted({float(row["lambda"]) for row in rows}) == list(theory.LAMS)
+    assert sorted({float(row["lambda"]) for row in rows}) == list(paper_figures.LAMS)
     assert len({row["panel"] for row in rows}) == 4
 
 

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from evidence.analysis import load_analysis
+from evidence.record import write
 from negwise import metrics
-from negwise.jobs.evidence.analysis import load_analysis
-from negwise.jobs.evidence.record import write
 
 QUERIES, SIZE = 80, 101
 PACE = {"ms": {"1": 2.0, "5": 3.0, "100": 8.0}, "machine": {"name": "here"}}

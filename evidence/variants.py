@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from negwise.jobs.evidence.analysis import Analysis
-from negwise.jobs.evidence.bootstrap import Measured
-from negwise.jobs.evidence.cells import signed, small, span, table, with_error, with_interval
-from negwise.jobs.evidence.tasks import LABELS, TASKS
+from evidence.analysis import Analysis
+from evidence.bootstrap import Measured
+from evidence.cells import signed, small, span, table, with_error, with_interval
+from evidence.tasks import LABELS, TASKS
 from negwise.report.words import metric_name
 
 Analyses = Mapping[str, Analysis]

@@ -16,12 +16,12 @@ from typing import Any
 import numpy as np
 from safetensors.numpy import load, save
 
+from evidence.protocol import Protocol, arms_of
+from evidence.provenance import code
+from evidence.scores import score_histogram
 from negwise.errors import InputError, NegwiseError
 from negwise.files import write_atomically
 from negwise.jobs.arms import Arm
-from negwise.jobs.evidence.protocol import Protocol, arms_of
-from negwise.jobs.evidence.provenance import code
-from negwise.jobs.evidence.scores import score_histogram
 from negwise.jobs.setup import machine, versions
 from negwise.metrics import Ranks
 from negwise.records import Run, read_run
@@ -109,7 +109,7 @@ def read_only(folder: Path) -> Record:
         there = ", ".join(f"{name}.json" for name in names) or "none"
         raise InputError(
             f"{folder}: expected the folder of one task with its record and its runs; records there: {there}. "
-            "Pass the --out of: negwise reproduce news|matching|items"
+            "Pass the --out of: python -m evidence news|matching|items"
         )
     return found
 

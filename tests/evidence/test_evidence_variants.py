@@ -8,13 +8,13 @@ import pytest
 from evidence_records import PACE, make, rows_of, says, scores_of, student
 from scipy import stats
 
+from evidence import variants
+from evidence.analysis import load_analysis
+from evidence.claims import _beaten, _fallen, _helped, _schedules, _turnings
+from evidence.page import Evidence, drawn, filled, loaded, tabled
+from evidence.tables import predictors, primary, provenance
+from evidence.turning import points, turning, turning_figure
 from negwise.errors import InputError
-from negwise.jobs.evidence import variants
-from negwise.jobs.evidence.analysis import load_analysis
-from negwise.jobs.evidence.claims import _beaten, _fallen, _helped, _schedules, _turnings
-from negwise.jobs.evidence.page import Evidence, drawn, filled, loaded, tabled
-from negwise.jobs.evidence.tables import predictors, primary, provenance
-from negwise.jobs.evidence.turning import points, turning, turning_figure
 
 
 def test_models_by_scipy(tmp_path):
@@ -235,12 +235,12 @@ def test_a_record_without_turning_points_has_none(tmp_path):
 
 def test_the_page_takes_what_records_there_are(tmp_path, monkeypatch):
     """Tables of variants appear with their records, and a marker without one names the command that makes it."""
-    monkeypatch.setattr("negwise.jobs.evidence.page.all_tables", lambda *_: {})
+    monkeypatch.setattr("evidence.page.all_tables", lambda *_: {})
     for name in ("estimates", "tuning"):  # these records have none
-        monkeypatch.setattr(f"negwise.jobs.evidence.page.{name}", list)
+        monkeypatch.setattr(f"evidence.page.{name}", list)
     make(tmp_path)
     assert set(tabled(loaded(tmp_path))) == {"hundred"}  # which is of any record with K = 100
-    for name, command in (("long", "--name items-long"), ("seconds", "reproduce seconds"), ("models", "--model naml")):
+    for name, command in (("long", "--name items-long"), ("seconds", "evidence seconds"), ("models", "--model naml")):
         with pytest.raises(InputError, match=f"table '{name}', and the records have nothing for it.*{command}"):
             filled(f"<!-- table {name} -->\n\n<!-- end -->", tabled(loaded(tmp_path)))
     make(tmp_path, "items-long", of="items", steps=48)
@@ -255,7 +255,7 @@ def test_the_page_takes_what_records_there_are(tmp_path, monkeypatch):
     made = tabled(found)
     assert set(made) == {"long", "paper", "models", "turning", "seconds", "contrasts", "repeats", "hundred", *others}
     assert made["estimates-others"] == list(found.variants) and "| matching-cnn | AUC |" in made["endpoints-others"]
-    monkeypatch.setattr("negwise.jobs.evidence.page.figures", _NoFigures)
+    monkeypatch.setattr("evidence.page.figures", _NoFigures)
     assert [figure.name for figure in drawn(found) if figure] == ["turning", "items-sas-seconds"]
 
 

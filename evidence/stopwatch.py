@@ -1,4 +1,4 @@
-"""`negwise reproduce seconds`: how long a step takes at each K of a task, each alone on the machine.
+"""`python -m evidence seconds`: how long a step takes at each K of a task, each alone on the machine.
 
 Runs side by side share a machine, so their seconds compare nothing. Here every K of the task's sweep takes some steps
 one after the other, three times over; evaluations are left out, and so are the steps that warm up.
@@ -15,8 +15,8 @@ from pathlib import Path
 from statistics import median
 from typing import Any, Self
 
+from evidence.record import PACE, Record, read_only, with_pace, write_record
 from negwise.errors import InputError
-from negwise.jobs.evidence.record import PACE, Record, read_only, with_pace, write_record
 from negwise.jobs.setup import device_of, machine
 from negwise.jobs.training import Parts, Training, fit_parts, make_parts
 from negwise.training.folder import CONFIG, RESULT, read_json, write_json

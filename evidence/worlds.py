@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from negwise.jobs.evidence.bootstrap import student
-from negwise.jobs.evidence.cells import signed, span, table
-from negwise.jobs.evidence.truth import Truth
+from evidence.bootstrap import student
+from evidence.cells import signed, span, table
+from evidence.truth import Truth
 from negwise.report.exhibit import Exhibit, Spec, short
 from negwise.report.figure import Figure, Value
 from negwise.report.marks import k_axis, only, quantity

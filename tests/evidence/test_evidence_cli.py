@@ -1,23 +1,42 @@
-"""`negwise reproduce` as a person meets it: its help, and what it says to a request that cannot be."""
+"""``python -m evidence`` as a person meets it: its help, and what it says to a request that cannot be."""
+
+import sys
 
 import pytest
 import torch
 
-from negwise.cli import reproducing
-from negwise.jobs.evidence.clicks import TASK as CLICKS
-from negwise.jobs.evidence.tasks import TASKS
+from evidence.__main__ import app, main
+from evidence.clicks import TASK as CLICKS
+from evidence.tasks import TASKS
 
-VERBS = ("theory", "news", "matching", "items", "clicks", "seconds", "page")
+VERBS = ("news", "matching", "items", "clicks", "seconds", "page")
+
+
+@pytest.fixture
+def study(monkeypatch, capsys):
+    """Run the study's command line in this process: (exit code, standard output, standard error)."""
+
+    def run(*words):
+        monkeypatch.setattr(sys, "argv", ["evidence", *map(str, words)])
+        code = 0
+        try:
+            main()
+        except SystemExit as stop:
+            code = stop.code or 0
+        out, err = capsys.readouterr()
+        return code, out, err
+
+    return run
 
 
 def test_these_are_all_verbs():
-    assert [command.name for command in reproducing.app.registered_commands] == list(VERBS)
+    assert [command.name for command in app.registered_commands] == list(VERBS)
 
 
 @pytest.mark.parametrize("verb", VERBS)
-def test_every_verb_has_help_with_an_example(negwise, verb):
-    code, out, _ = negwise("reproduce", verb, "--help")
-    assert code == 0 and f"negwise reproduce {verb}" in out.split("Example")[1]
+def test_every_verb_has_help_with_an_example(study, verb):
+    code, out, _ = study(verb, "--help")
+    assert code == 0 and f"python -m evidence {verb}" in out.split("Example")[1]
 
 
 @pytest.mark.parametrize(
@@ -37,48 +56,46 @@ def test_every_verb_has_help_with_an_example(negwise, verb):
         (["items", "--device", "gpu"], "device: got 'gpu', expected auto, cpu or cuda."),
     ],
 )
-def test_wrong_requests(negwise, tmp_path, words, message):
+def test_wrong_requests(study, tmp_path, words, message):
     out = tmp_path / "out"
-    code, said, err = negwise("reproduce", *words, "--data", tmp_path, "--out", out)
+    code, said, err = study(*words, "--data", tmp_path, "--out", out)
     assert (code, said) == (2, "") and message in err and not out.exists()
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
 @pytest.mark.parametrize("verb", [["items", "--data", "x"], ["seconds"]])
-def test_a_gpu_that_is_not_there(negwise, tmp_path, verb):
-    code, _, err = negwise("reproduce", *verb, "--out", tmp_path / "out", "--device", "cuda")
+def test_a_gpu_that_is_not_there(study, tmp_path, verb):
+    code, _, err = study(*verb, "--out", tmp_path / "out", "--device", "cuda")
     assert code == 2 and "torch finds no GPU here. Type --device cpu" in err and not (tmp_path / "out").exists()
 
 
 @pytest.mark.parametrize("page", ["nowhere.md", "."])
-def test_a_page_that_is_not_there(negwise, tmp_path, monkeypatch, page):
+def test_a_page_that_is_not_there(study, tmp_path, monkeypatch, page):
     monkeypatch.chdir(tmp_path)
-    code, _, err = negwise("reproduce", "page", "--records", tmp_path, "--page", page)
+    code, _, err = study("page", "--records", tmp_path, "--page", page)
     assert code == 2 and "no such page. Expected a Markdown file" in err
 
 
 @pytest.mark.parametrize("task", [*TASKS.values(), CLICKS], ids=lambda task: task.name)
-def test_help_says_the_plan(negwise, task):
-    _, out, _ = negwise("reproduce", task.name, "--help")
+def test_help_says_the_plan(study, task):
+    _, out, _ = study(task.name, "--help")
     said = " ".join(out.split())
     assert f"K {', '.join(map(str, task.ks))}; {task.seeds} seeds of {task.steps} steps." in said
 
 
-def test_seconds_of_a_folder_that_is_no_task(negwise, tmp_path):
-    code, out, err = negwise("reproduce", "seconds", "--out", tmp_path)
+def test_seconds_of_a_folder_that_is_no_task(study, tmp_path):
+    code, out, err = study("seconds", "--out", tmp_path)
     assert (code, out) == (2, "") and "expected the folder of one task" in err
 
 
-def test_what_is_asked_reaches_the_protocol(negwise, tmp_path, monkeypatch):
+def test_what_is_asked_reaches_the_protocol(study, tmp_path, monkeypatch):
     """Every flag, in the types that the library takes."""
     seen = []
-    monkeypatch.setattr(
-        "negwise.jobs.evidence.reproduce.reproduce", lambda asked, out, **_: seen.append((asked, out)) or []
-    )
+    monkeypatch.setattr("evidence.reproduce.reproduce", lambda asked, out, **_: seen.append((asked, out)) or [])
     flags = ["--k", "20,100", "--seeds", "3", "--steps", "6000", "--turning", "0.05,0.5", "--name", "items-long"]
-    assert negwise("reproduce", "items", "--data", "x", "--out", tmp_path, *flags)[0] == 0
-    assert negwise("reproduce", "matching", "--out", tmp_path, "--model", "siamese-cnn", "--turning", "0.3")[0] == 0
-    assert negwise("reproduce", "news", "--data", "x", "--out", tmp_path, "--model", "lstur", "--paper")[0] == 0
+    assert study("items", "--data", "x", "--out", tmp_path, *flags)[0] == 0
+    assert study("matching", "--out", tmp_path, "--model", "siamese-cnn", "--turning", "0.3")[0] == 0
+    assert study("news", "--data", "x", "--out", tmp_path, "--model", "lstur", "--paper")[0] == 0
     items, matching, news = (asked for asked, _ in seen)
     assert (items.k, items.seeds, items.steps, items.turning, items.name) == (
         (20, 100),
