@@ -71,7 +71,7 @@ class Negatives:
 
 
 @dataclass(frozen=True, eq=False)
-class Urn:
+class SamplingTables:
     """What a `Draw` draws from: a law over the catalogue and what U owners know of it, as tables on one device.
 
     Masses are integers, so that every reader of these tables draws the same ids.
@@ -108,7 +108,7 @@ class Draw:
     positives: Tensor  # (B,) int64
     owners: Tensor  # (B,) int64
     allowed: Tensor  # (B,) int64: mass that is left for the row
-    urn: Callable[[torch.device], Urn]
+    tables: Callable[[torch.device], SamplingTables]
     fill: Callable[[Draw], Negatives]
     when: Tensor | None = None  # one number, int64
 
@@ -122,7 +122,7 @@ class Draw:
         return self.numbers.device
 
     def to(self, device: torch.device | str, non_blocking: bool = False) -> Draw:
-        """The same draw on ``device``; the urn's tables follow once, where they are needed, and stay there."""
+        """The same draw on ``device``; its tables follow once, where they are needed, and stay there."""
 
         def move(part: Tensor) -> Tensor:
             return part.to(device, non_blocking=non_blocking)
@@ -167,18 +167,18 @@ class Query:
     ``items`` (B, H) int64 is what each query is made of: the clicked news of a user, a sequence of items, or
     (H = 1) the text whose left side asks. ``mask`` (B, H) bool is true where there is an item; elsewhere
     ``items`` holds 0, so that a look-up is always safe and never meant. ``users`` (B,) int64 says who asks,
-    from 0; the row's own number where there are no users. ``reads`` (P, 2) int64 holds the (row, place) of
+    from 0; the row's own number where there are no users. ``positions`` (P, 2) int64 holds the (row, place) of
     each query that is read off a sequence; None means one query per row.
     """
 
     items: Tensor
     mask: Tensor
     users: Tensor
-    reads: Tensor | None = None
+    positions: Tensor | None = None
 
     def __len__(self) -> int:
         """How many queries there are: P where they are read off sequences, else B."""
-        return len(self.items) if self.reads is None else len(self.reads)
+        return len(self.items) if self.positions is None else len(self.positions)
 
     def to(self, device: torch.device | str, non_blocking: bool = False) -> Query:
         """The same query on ``device``."""
@@ -187,7 +187,10 @@ class Query:
             return part.to(device, non_blocking=non_blocking)
 
         return Query(
-            move(self.items), move(self.mask), move(self.users), None if self.reads is None else move(self.reads)
+            move(self.items),
+            move(self.mask),
+            move(self.users),
+            None if self.positions is None else move(self.positions),
         )
 
 
@@ -199,7 +202,7 @@ class Model(Protocol):
     query is made of candidates: ``encode_queries`` calls ``encoded(ids (B, H))`` for their vectors (B, H, D),
     so that each distinct candidate of a step is encoded once. Other models never call it.
 
-    A model may also say ``fixed_work = True``: what it does follows from the sizes of its input alone, and no vector
+    A model may also say ``graph_safe = True``: what it does follows from the sizes of its input alone, and no vector
     depends on which others are encoded with it, so that a step of it can be filled up, recorded and replayed on a GPU.
     """
 
@@ -210,7 +213,7 @@ class Model(Protocol):
         ...
 
     def encode_queries(self, query: Query, encoded: Callable[[Tensor], Tensor]) -> Tensor:
-        """One vector per query: (B, D), or (P, D) where ``query.reads`` says so."""
+        """One vector per query: (B, D), or (P, D) where ``query.positions`` says so."""
         ...
 
 

@@ -153,7 +153,7 @@ def test_batches_hold_the_last_places(source):
     task = prepare(source, lengths=Lengths(history=3))
     index = np.arange(len(task.train))
     query, positives, groups = task.train.batch(index)
-    assert query.items.shape == (len(index), 3) and query.reads is None
+    assert query.items.shape == (len(index), 3) and query.positions is None
     for i in index:
         before = task.train.items[task.train.start[i] : task.train.end[i]].tolist()[-3:]
         assert query.items[i].tolist() == before + [0] * (3 - len(before))

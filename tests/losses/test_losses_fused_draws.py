@@ -147,8 +147,8 @@ def test_a_coin_that_falls_on_the_edge_goes_to_the_alias(above: int, item: int) 
     plan = Popularity(torch.ones(3)).plan(torch.tensor([2]), 1, Key(8, 0)).to(DEVICE)
     column, coin, *_ = (int(word[0]) for word in block(Key(8, 0), np.array([0]), np.array([0]), Stream.ITEM))
     assert column < 2**30 and coin < 2**31 - 1  # column 0 of 4, and a threshold that fits a signed number
-    edged = dataclasses.replace(plan.urn(DEVICE), columns=torch.full((4,), coin + above << 32 | 1, device=DEVICE))
-    first = drawn(dataclasses.replace(plan, urn=lambda _: edged))
+    edged = dataclasses.replace(plan.tables(DEVICE), columns=torch.full((4,), coin + above << 32 | 1, device=DEVICE))
+    first = drawn(dataclasses.replace(plan, tables=lambda _: edged))
     assert first.tolist() == [[item]]
 
 

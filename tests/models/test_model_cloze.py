@@ -61,7 +61,7 @@ def test_gaps_are_those_of_the_referee(rate, last_rate):
         expected = [
             (row, place) for row in range(len(items)) for place in referee(mask[row], rate, key, 40 + row, last_rate)
         ]
-        assert [tuple(read) for read in masked.reads.tolist()] == expected
+        assert [tuple(read) for read in masked.positions.tolist()] == expected
         assert masked.targets.tolist() == [int(items[read]) for read in expected]
         for row in range(len(items)):
             for place in range(items.shape[1]):
@@ -99,7 +99,7 @@ def test_a_row_hangs_on_itself_alone():
 def test_every_set_is_equally_likely_and_steps_differ():
     items = torch.arange(1, 6).repeat(6000, 1)
     masked = mask_sequence(items, torch.ones_like(items, dtype=torch.bool), 0.4, Key(1, 2))
-    sets = Counter(tuple(row) for row in masked.reads[:, 1].view(6000, 2).tolist())
+    sets = Counter(tuple(row) for row in masked.positions[:, 1].view(6000, 2).tolist())
     assert len(sets) == 10
     assert stats.chisquare(list(sets.values())).pvalue > 0.001
     other = mask_sequence(items, torch.ones_like(items, dtype=torch.bool), 0.4, Key(1, 3))
@@ -145,6 +145,6 @@ def test_the_models_own_gaps():
     query, targets = model.cloze(Query(items, mask, torch.arange(7)), Key(4, 5))
     expected = mask_sequence(items, mask, 0.3, Key(4, 5), last_rate=0.2)
     assert torch.equal(query.items, expected.items)
-    assert torch.equal(query.reads, expected.reads)
+    assert torch.equal(query.positions, expected.positions)
     assert torch.equal(targets, expected.targets)
     assert len(query) == len(targets) == len(model.encode_queries(query, None))

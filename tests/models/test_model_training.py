@@ -240,8 +240,8 @@ def test_a_query_knows_its_length_and_moves():
     reads = Query(query.items, query.mask, query.users, torch.tensor([[0, 1], [3, 2]]))
     assert len(reads) == 2
     moved = reads.to("meta")
-    assert {part.device.type for part in (moved.items, moved.mask, moved.users, moved.reads)} == {"meta"}
-    assert query.to("cpu").reads is None
+    assert {part.device.type for part in (moved.items, moved.mask, moved.users, moved.positions)} == {"meta"}
+    assert query.to("cpu").positions is None
 
 
 @pytest.mark.gpu

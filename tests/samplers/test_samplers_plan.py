@@ -11,7 +11,7 @@ import torch
 
 from negwise.draws import Key, Stream, block
 from negwise.errors import InputError
-from negwise.protocols import Draw, Urn
+from negwise.protocols import Draw, SamplingTables
 from negwise.samplers import Exclusions, Lists, Popularity, Uniform
 
 N_ITEMS = 37
@@ -32,24 +32,24 @@ def samplers(on_shortage: str = "mask") -> dict[str, Any]:
     return made
 
 
-def knows(urn: Urn, owner: int, item: int, n_items: int) -> bool:
-    if urn.bits is not None:
-        return bool(int(urn.bits[owner, item // 64]) >> item % 64 & 1)
-    return owner * n_items + item in urn.keys[int(urn.offsets[owner]) : int(urn.offsets[owner + 1])].tolist()
+def knows(tables: SamplingTables, owner: int, item: int, n_items: int) -> bool:
+    if tables.bits is not None:
+        return bool(int(tables.bits[owner, item // 64]) >> item % 64 & 1)
+    return owner * n_items + item in tables.keys[int(tables.offsets[owner]) : int(tables.offsets[owner + 1])].tolist()
 
 
-def by_the_law(urn: Urn, hi: int, lo: int, n_items: int) -> int:
-    if urn.columns is None:
+def by_the_law(tables: SamplingTables, hi: int, lo: int, n_items: int) -> int:
+    if tables.columns is None:
         return ((hi << 32 | lo) * n_items) >> 64
-    own = (hi * len(urn.columns)) >> 32
-    column = int(urn.columns[own]) % 2**64
+    own = (hi * len(tables.columns)) >> 32
+    column = int(tables.columns[own]) % 2**64
     return own if lo < column >> 32 else column % 2**32
 
 
 def in_loops(draw: Draw) -> list[list[int]]:
     """The ids (B, K) from the fields of a draw, one after the other."""
-    urn, n, rows = draw.urn(draw.device), draw.n_items, []
-    mass = [1] * n if urn.starts is None else urn.starts.diff().tolist()
+    tables, n, rows = draw.tables(draw.device), draw.n_items, []
+    mass = [1] * n if tables.starts is None else tables.starts.diff().tolist()
     for b in range(draw.rows):
         positive, owner = int(draw.positives[b]), int(draw.owners[b])
         key, number = Key(draw.seed, draw.step), np.array([int(draw.numbers[b])])
@@ -57,14 +57,14 @@ def in_loops(draw: Draw) -> list[list[int]]:
         def words(of: int, lap: int, key: Key = key, number: Any = number) -> list[int]:
             return [int(word[0]) for word in block(key, number, np.array([of]), Stream(draw.stream), lap)]
 
-        barred = [i == positive or knows(urn, owner, i, n) for i in range(n)]
+        barred = [i == positive or knows(tables, owner, i, n) for i in range(n)]
         ids = [0] * draw.width
         for j in range(int(draw.counts[b])):
             tries = [words(j // 2, 0)[2 * (j % 2) :][:2]]
             for lap in range(1, draw.laps + 1):
                 four = words(j, lap)
                 tries += [four[:2], four[2:]]
-            left = [i for i in (by_the_law(urn, hi, lo, n) for hi, lo in tries) if not barred[i]]
+            left = [i for i in (by_the_law(tables, hi, lo, n) for hi, lo in tries) if not barred[i]]
             if left:
                 ids[j] = left[0]
                 continue
@@ -105,8 +105,8 @@ def test_the_last_draw_is_put_to_the_test() -> None:
 def test_a_plan_is_small_and_moves_without_its_tables() -> None:
     plan = samplers()["popularity bits"].plan(POSITIVES, 2.5, Key(0, 0), owner=OWNERS)
     assert (plan.rows, plan.width, plan.device.type) == (21, 3, "cpu")
-    assert plan.urn(plan.device) is plan.urn(plan.device)
-    moved = dataclasses.replace(plan, urn=lambda device: pytest.fail(f"tables went to {device}")).to("meta")
+    assert plan.tables(plan.device) is plan.tables(plan.device)
+    moved = dataclasses.replace(plan, tables=lambda device: pytest.fail(f"tables went to {device}")).to("meta")
     parts = [value for value in vars(moved).values() if isinstance(value, torch.Tensor)]
     assert len(parts) == 5
     assert all(part.device.type == "meta" and part.shape == (21,) for part in parts)

@@ -142,7 +142,7 @@ def test_a_run_and_its_graphs_are_freed_when_it_ends(tmp_path, monkeypatch):
 
 @GPU
 def test_a_model_that_does_not_say_so_is_not_recorded(tmp_path):
-    with pytest.raises(InputError, match=r"Dot does not say .*fixed_work"):
+    with pytest.raises(InputError, match=r"Dot does not say .*graph_safe"):
         run(tmp_path / "run", Dot(), graphs=True, device="cuda")
 
 

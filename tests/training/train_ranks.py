@@ -31,7 +31,7 @@ class Places(Dot):
     """A user and a place ask."""
 
     def encode_queries(self, query, encoded):  # noqa: ARG002
-        row, place = query.reads.unbind(1) if query.reads is not None else (torch.arange(len(query)), 0)
+        row, place = query.positions.unbind(1) if query.positions is not None else (torch.arange(len(query)), 0)
         return self.users(query.users[row]) + self.items(query.items[row, place])
 
 

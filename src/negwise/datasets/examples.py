@@ -67,7 +67,7 @@ class Examples:
 class Windows:
     """Whole training sequences, for models that ask for places within them: row r is ``items[start[r]:end[r]]``.
 
-    A row has at most ``places`` items, its query no ``reads``, and ``query.users`` are the rows' groups.
+    A row has at most ``places`` items, its query no ``positions``, and ``query.users`` are the rows' groups.
     """
 
     items: Ints

@@ -36,7 +36,7 @@ class BERT4Rec(nn.Module):
     """
 
     needs_items = False
-    fixed_work = True
+    graph_safe = True
 
     def __init__(
         self,
@@ -68,7 +68,7 @@ class BERT4Rec(nn.Module):
     def cloze(self, query: Query, key: Key) -> tuple[Query, Tensor]:
         """Gaps for training: the query with P of its items hidden, and those items (P,)."""
         masked = mask_sequence(query.items, query.mask, self.mask_rate, key, last_rate=self.last_rate)
-        return Query(masked.items, query.mask, query.users, masked.reads), masked.targets
+        return Query(masked.items, query.mask, query.users, masked.positions), masked.targets
 
     @property
     def table(self) -> Tensor:
@@ -80,24 +80,24 @@ class BERT4Rec(nn.Module):
         return self.items(ids)
 
     def encode_queries(self, query: Query, encoded: Callable[[Tensor], Tensor]) -> Tensor:  # noqa: ARG002
-        """The gaps at ``query.reads`` -> (P, D); where that is None, the gap that follows each row -> (B, D)."""
+        """The gaps at ``query.positions`` -> (P, D); where that is None, the gap that follows each row -> (B, D)."""
         if query.items.shape[1] > self.max_len:
             raise InputError(
                 f"a query has {query.items.shape[1]} places, expected at most max_len={self.max_len}: "
                 "keep the last ones, or make the model with a larger max_len"
             )
-        items, mask, reads = query.items, query.mask, query.reads
-        if reads is None:
+        items, mask, gaps = query.items, query.mask, query.positions
+        if gaps is None:
             rows = torch.arange(len(items), device=items.device)
-            reads = torch.stack([rows, torch.full_like(rows, items.shape[1])], 1)
+            gaps = torch.stack([rows, torch.full_like(rows, items.shape[1])], 1)
             items, mask = F.pad(items, (0, 1)), F.pad(mask, (0, 1), value=True)
         # Whatever is there: a query must never see its answer.
         # `torch.full` is filled on the device; `new_tensor` would wait for a copy to it.
         gap = torch.full((), self.mask_id, dtype=items.dtype, device=items.device)
-        items = items.index_put((reads[:, 0], reads[:, 1]), gap)
+        items = items.index_put((gaps[:, 0], gaps[:, 1]), gap)
         from_end = (mask.sum(1, keepdim=True) - mask.cumsum(1)).clamp(0, self.max_len - 1)
         hidden = self.transformer(self.items(items) + self.positions(from_end), mask)
-        return self.output_norm(F.gelu(self.output(hidden[reads[:, 0], reads[:, 1]])))
+        return self.output_norm(F.gelu(self.output(hidden[gaps[:, 0], gaps[:, 1]])))
 
 
 def _start(module: nn.Module) -> None:

@@ -25,11 +25,11 @@ COIN = 2**31
 
 
 class Masked(NamedTuple):
-    """``items`` (B, H) with 0 where hidden; ``reads`` (P, 2) the rows and places of those; ``targets`` (P,) what was
-    there."""
+    """``items`` (B, H) with 0 where masked; ``positions`` (P, 2), the row and place of each masked item; ``targets``
+    (P,), what was there."""
 
     items: Tensor
-    reads: Tensor
+    positions: Tensor
     targets: Tensor
 
 
@@ -44,8 +44,8 @@ def mask_sequence(items: Tensor, mask: Tensor, rate: float, key: Key, *, last_ra
     hidden = (_hidden_by_loop if items.device.type == "cpu" and find_spec("numba") else _hidden)(
         mask, rate, replace(key, seed=int(key.seed) ^ MASKS).on(items.device, len(items)), int(last_rate * 2**32)
     )
-    reads = hidden.nonzero()
-    return Masked(items.masked_fill(hidden, 0), reads, items[reads[:, 0], reads[:, 1]])
+    positions = hidden.nonzero()
+    return Masked(items.masked_fill(hidden, 0), positions, items[positions[:, 0], positions[:, 1]])
 
 
 def _hidden(mask: Tensor, rate: float, key: Key, last_below: int) -> Tensor:

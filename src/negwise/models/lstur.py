@@ -40,7 +40,7 @@ class LSTUR(nn.Module):
     """
 
     needs_items = True
-    fixed_work = True
+    graph_safe = True
     title: Tensor
     category: Tensor
     subcategory: Tensor

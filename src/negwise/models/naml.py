@@ -41,7 +41,7 @@ class NAML(nn.Module):
     """
 
     needs_items = True
-    fixed_work = True
+    graph_safe = True
     title: Tensor
     abstract: Tensor
     category: Tensor

@@ -24,7 +24,7 @@ class NRMS(nn.Module):
     """
 
     needs_items = True
-    fixed_work = True
+    graph_safe = True
     title: Tensor
 
     def __init__(

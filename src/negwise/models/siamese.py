@@ -41,7 +41,7 @@ class Siamese(nn.Module):
     """
 
     needs_items = False
-    fixed_work = True
+    graph_safe = True
     left: Tensor
     right: Tensor
 

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from negwise.draws import Key, Stream
 from negwise.errors import InputError, require
-from negwise.protocols import Draw, Negatives, Urn
+from negwise.protocols import Draw, Negatives, SamplingTables
 from negwise.samplers.catalogue import Catalogue, Rows
 from negwise.samplers.device import OnDevice
 from negwise.samplers.exclusions import Exclusions
@@ -58,7 +58,7 @@ class Engine:
             raise InputError(f"exclude was made for n_items={exclude.n_items}, but the catalogue has {law.n_items}")
         self.exclude, self.on_shortage, self.impl, self.log_q = exclude, on_shortage, impl, log_q
         self.catalogue = OnDevice(Catalogue.of(law, exclude or Exclusions.none(law.n_items)))
-        self.urns: dict[torch.device, Urn] = {}
+        self.tables_on: dict[torch.device, SamplingTables] = {}
 
     def plan(self, positives: Tensor, k: float, key: Key, owner: Tensor | None) -> Draw:
         ask = Request.of(positives, k, key)
@@ -75,7 +75,7 @@ class Engine:
             positives=rows.positive,
             owners=rows.owner,
             allowed=rows.allowed,
-            urn=self.urn,
+            tables=self.sampling_tables,
             fill=self.fill,
         )
 
@@ -135,14 +135,16 @@ class Engine:
         kernels().weigh(log_q.numpy(), ids.numpy(), catalogue.law.log_masses.numpy(), log_allowed.numpy())
         return log_q
 
-    def urn(self, device: torch.device) -> Urn:
+    def sampling_tables(self, device: torch.device) -> SamplingTables:
         """The catalogue's own tables on ``device``, as those who draw from a `Draw` read them."""
-        if device not in self.urns:
+        if device not in self.tables_on:
             catalogue = self.catalogue(device)
             law, known = catalogue.law, catalogue.known
             columns, starts = (columns_of(law), law.starts) if isinstance(law, Alias) else (None, None)
-            self.urns[device] = Urn(columns, starts, known.bits, known.offsets, known.keys, catalogue.spent)
-        return self.urns[device]
+            self.tables_on[device] = SamplingTables(
+                columns, starts, known.bits, known.offsets, known.keys, catalogue.spent
+            )
+        return self.tables_on[device]
 
     @cached_property
     def tables(self) -> tuple[Any, ...]:

@@ -86,7 +86,7 @@ class Asked:
         place = distinct.at(ids)
         negatives = Negatives(place if index is None else place[index], drawn.mask, log_q)
         if model.needs_items:
-            query = Query(distinct.at(query.items), query.mask, query.users, query.reads)
+            query = Query(distinct.at(query.items), query.mask, query.users, query.positions)
         return cls(query, distinct.at(positives), negatives, distinct.ids)
 
     @property
@@ -98,7 +98,7 @@ class Asked:
         """Every tensor there is, by name."""
         query, drawn = self.query, self.negatives
         named = {
-            "items": query.items, "seen": query.mask, "users": query.users, "reads": query.reads,
+            "items": query.items, "seen": query.mask, "users": query.users, "positions": query.positions,
             "positives": self.positives, "candidates": self.candidates, "counted": self.counted, "share": self.share,
         }  # fmt: skip
         if isinstance(drawn, Draw):
@@ -109,7 +109,7 @@ class Asked:
 
     def having(self, named: Mapping[str, Tensor], width: int | None = None) -> Asked:
         """The same with other `tensors`; ``width``: with room for so many negatives."""
-        query = Query(named["items"], named["seen"], named["users"], named.get("reads"))
+        query = Query(named["items"], named["seen"], named["users"], named.get("positions"))
         if isinstance(self.negatives, Draw):
             own: dict[str, Any] = {name: named[name] for name in ("numbers", "counts", "owners", "allowed")}
             drawn: Negatives | Draw = replace(

@@ -22,7 +22,7 @@ from negwise.protocols import Query
 
 Ints = NDArray[np.int64]
 Hide = Callable[[Query, Key], tuple[Query, Tensor]]
-"""Makes a cloze of sequences: the query with P of its items hidden (``reads``), and those items (P,)."""
+"""Makes a cloze of sequences: the query with P of its items hidden (``positions``), and those items (P,)."""
 
 
 class Examples(Protocol):
@@ -92,7 +92,7 @@ def fetch(examples: Examples, rows: Ints, mine: slice, key: Key, hide: Hide | No
     numbers = torch.arange(taken.start, taken.stop)
     if hide is not None:
         query, positives = hide(query, Key(key.seed, key.step, numbers))
-        assert query.reads is not None
-        row, place = query.reads.unbind(1)
+        assert query.positions is not None
+        row, place = query.positions.unbind(1)
         numbers, groups = numbers[row] * query.items.shape[1] + place, groups[row]
     return Batch(query, positives, groups, numbers, len(positives) if counts else 0)

@@ -27,7 +27,7 @@ Record = Callable[[Work], Work]
 
 ROWS, COLUMNS = 4, 2
 """Sizes to an octave: of rows, where what is added costs work, and of K, where it is masked and costs little."""
-REPEATED = ("reads", "positives", "numbers", "owners", "allowed")
+REPEATED = ("positions", "positives", "numbers", "owners", "allowed")
 """What has an entry for each query and is filled up with the first one's."""
 MOST = 64
 """Sizes that are kept, each with memory of its own; what comes after them runs as it is."""
@@ -55,7 +55,7 @@ def padded(asked: Asked) -> Asked:
     """
     parts = asked.tensors()
     width = rounded(asked.width, COLUMNS)
-    rows = rounded(len(asked.positives), ROWS) - len(asked.positives) if "reads" in parts else 0
+    rows = rounded(len(asked.positives), ROWS) - len(asked.positives) if "positions" in parts else 0
     more = {name: rows for name in REPEATED if name in parts}
     if "candidates" in parts:
         more["candidates"] = rounded(len(parts["candidates"]), ROWS) - len(parts["candidates"])
@@ -185,10 +185,10 @@ def obstacle_to_graphs(fabric: Any, model: nn.Module, optimizer: torch.optim.Opt
             f"only the work of one CUDA device is recorded, and this run has {fabric.world_size} process(es) on "
             f"{fabric.device.type}"
         )
-    if not getattr(model, "fixed_work", False):
+    if not getattr(model, "graph_safe", False):
         return (
             f"{type(model).__name__} does not say that its work follows from the sizes of its input alone "
-            "(fixed_work = True)"
+            "(graph_safe = True)"
         )
     if any("capturable" not in group for group in optimizer.param_groups):
         return f"{type(optimizer).__name__} cannot be recorded; torch.optim.Adam can"

@@ -26,7 +26,7 @@ class Source(NamedTuple):
     positives: Tensor
     owners: Tensor
     allowed: Tensor
-    columns: Tensor | None  # this and the next as in `negwise.protocols.Urn`
+    columns: Tensor | None  # this and the next as in `negwise.protocols.SamplingTables`
     starts: Tensor | None
     bits: Tensor | None
     offsets: Tensor | None
@@ -40,22 +40,22 @@ class Source(NamedTuple):
 
     @classmethod
     def of(cls, draw: Draw) -> Source:
-        urn = draw.urn(draw.device)
-        known = len(urn.keys) > 0
+        tables = draw.tables(draw.device)
+        known = len(tables.keys) > 0
         return cls(
             numbers=draw.numbers.contiguous(),
             positives=draw.positives.contiguous(),
             owners=draw.owners.contiguous(),
             allowed=draw.allowed.contiguous(),
-            columns=urn.columns,
-            starts=urn.starts,
-            bits=urn.bits if known else None,
-            offsets=urn.offsets if known else None,
-            keys=urn.keys if known else None,
-            spent=urn.spent if known else None,
+            columns=tables.columns,
+            starts=tables.starts,
+            bits=tables.bits if known else None,
+            offsets=tables.offsets if known else None,
+            keys=tables.keys if known else None,
+            spent=tables.spent if known else None,
             when=draw.when,
             items=draw.n_items,
-            shift=0 if urn.columns is None else 33 - len(urn.columns).bit_length(),
+            shift=0 if tables.columns is None else 33 - len(tables.columns).bit_length(),
             stream=draw.stream << 12,
             laps=draw.laps,
         )
