@@ -49,13 +49,13 @@ def expected(model, split, world):
 def test_against_scikit_learn(kind, shown):
     world, model = make_world(shown=shown), kind(dropout=0.5)
     for name, split in judged(world).items():
-        tally = evaluate(model, split)
+        summary = evaluate(model, split)
         model.eval()
         auc, ndcg, queries = expected(model, split, world)
         model.train()
-        assert tally.auc.value == pytest.approx(auc, abs=1e-12), name
-        assert tally["ndcg@5"].value == pytest.approx(ndcg, abs=1e-12), name
-        assert tally.queries == queries == 40
+        assert summary.auc.value == pytest.approx(auc, abs=1e-12), name
+        assert summary["ndcg@5"].value == pytest.approx(ndcg, abs=1e-12), name
+        assert summary.queries == queries == 40
 
 
 @pytest.mark.parametrize("shown", [False, True])
@@ -73,13 +73,13 @@ def test_a_range_of_candidates():
     world, model = make_world(), Mean()
     inside = np.flatnonzero((world.val.positives >= 10) & (world.val.positives < 40))
     split = FullRanking(world.val, inside, 10, 40, world.seen)
-    tally = evaluate(model, split)
+    summary = evaluate(model, split)
     aucs = []
     for example in inside:
         every, positive, group = scores(model, split, example)
         left = np.setdiff1d(np.arange(10, 40), np.setdiff1d(world.seen[group], positive))
         aucs.append(roc_auc_score(left == positive, every[left]))
-    assert tally.auc.value == pytest.approx(np.mean(aucs), abs=1e-12)
+    assert summary.auc.value == pytest.approx(np.mean(aucs), abs=1e-12)
 
 
 def test_each_candidate_is_encoded_once():

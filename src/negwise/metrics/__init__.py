@@ -2,22 +2,21 @@
 
 ::
 
-    tally = evaluate(rank(scores, labels, offsets))              # candidates of each query, flat
-    tally = evaluate(rank_catalogue(scores, positives, ...))     # one positive against all items
-    tally.auc.value, tally.auc.se, tally.queries, tally.pairs, tally["ndcg@10"].value
+    summary = evaluate(rank(scores, labels, offsets))            # candidates of each query, flat
+    summary = evaluate(rank_catalogue(scores, positives, ...))   # one positive against all items
+    summary.auc.value, summary.auc.se, summary.queries, summary.pairs, summary["ndcg@10"].value
 
 A query without a positive or without a negative has no order to judge: it is in no metric, and counted.
 """
 
-from negwise.metrics.catalogue import rank_catalogue
-from negwise.metrics.queries import auc_per_query, hit_rate, mrr, ndcg, reciprocal_rank, wins
-from negwise.metrics.ranks import Ranks, rank
-from negwise.metrics.tally import Ratio, Tally, evaluate
+from negwise.metrics.per_query import auc_per_query, hit_rate, mrr, ndcg, reciprocal_rank, wins
+from negwise.metrics.ranks import Ranks, rank, rank_catalogue
+from negwise.metrics.summary import MetricSummary, Ratio, evaluate
 
 __all__ = [
+    "MetricSummary",
     "Ranks",
     "Ratio",
-    "Tally",
     "auc_per_query",
     "evaluate",
     "hit_rate",

@@ -1,4 +1,4 @@
-"""Where the positives of each query stand among its candidates: all that any metric here needs to know.
+"""Where the positives of each query count among its candidates: all that any metric here needs to know.
 
 Scores are flat, query after query, with CSR offsets: the candidates of query ``q`` are
 ``scores[offsets[q]:offsets[q + 1]]``. A higher score is better; the sign and the scale do not matter.
@@ -21,6 +21,9 @@ Bools = NDArray[np.bool_]
 
 CHUNK_PAIRS = 1 << 17
 """Comparisons done at a time, so that their few arrays stay in the cache."""
+
+CHUNK_SCORES = 1 << 22
+"""Scores compared at a time: the comparison needs a byte for each of them."""
 
 SORT_BEYOND = 64
 """Comparisons for each candidate beyond which one sort is faster (measured: 30 to 90, by the size of queries)."""
@@ -56,23 +59,79 @@ class Ranks:
 
 def rank(scores: ArrayLike, labels: ArrayLike, offsets: ArrayLike) -> Ranks:
     """Ranks from flat ``scores`` (N,), ``labels`` (N,) of 0 and 1, and ``offsets`` (Q + 1,), arrays or tensors."""
-    flat, positive, bounds = _checked(host(scores), host(labels), host(offsets))
+    flat, positive, bounds = _check_inputs(_to_numpy(scores), _to_numpy(labels), _to_numpy(offsets))
     sizes = np.diff(bounds)
     where = np.flatnonzero(positive)
     positives = np.diff(np.searchsorted(where, bounds))
     pairs = int(positives @ sizes)
-    stand = _by_comparing if pairs <= SORT_BEYOND * len(flat) else _by_sorting
-    above, tied = stand(flat, where, np.repeat(bounds[:-1], positives), np.repeat(sizes, positives))
+    count = _by_comparing if pairs <= SORT_BEYOND * len(flat) else _by_sorting
+    above, tied = count(flat, where, np.repeat(bounds[:-1], positives), np.repeat(sizes, positives))
     return Ranks(above, tied, positives, sizes)
 
 
-def host(values: Any) -> NDArray[Any]:
-    """``values`` as a NumPy array; a tensor is detached and copied from its device, half precision widened."""
-    if hasattr(values, "detach"):
-        values = values.detach().cpu()
-        if values.is_floating_point() and values.element_size() < 4:
-            values = values.float()
-    return np.asarray(values)
+def rank_catalogue(
+    scores: Any,
+    positives: ArrayLike,
+    excluded: ArrayLike | None = None,
+    excluded_offsets: ArrayLike | None = None,
+) -> Ranks:
+    """Ranks of item ``positives[b]`` among all M items of row ``b`` of ``scores`` (B, M), less the excluded ones.
+
+    ``excluded`` (E,) holds item ids row after row, those of row ``b`` from ``excluded_offsets[b]`` to
+    ``excluded_offsets[b + 1]``: the rest of the user's items. An id may come twice and counts once; the
+    positive itself always stays. Counts take place where the scores are, so a tensor on a GPU stays there.
+    """
+    if getattr(scores, "ndim", None) != 2 or scores.shape[1] == 0:
+        raise InputError(f"scores must be an array or tensor (B, M); got {getattr(scores, 'shape', scores)!r}")
+    rows, items = scores.shape
+    target = _item_ids(positives, "positives", items)
+    if target.shape != (rows,):
+        raise InputError(f"positives must be one item for each of the {rows} rows; got shape {target.shape}")
+    own = _scores_at(scores, np.arange(rows), target)
+    above, tied = _count_above_and_tied(scores, own)
+    sizes = np.full(rows, items, dtype=np.int64)
+    if excluded is not None or excluded_offsets is not None:
+        row, item = _excluded_pairs(excluded, excluded_offsets, target, items)
+        theirs, ours = _scores_at(scores, row, item), own[row]
+        above -= np.bincount(row, theirs > ours, minlength=rows).astype(np.int64)
+        tied -= np.bincount(row, theirs == ours, minlength=rows).astype(np.int64)
+        sizes -= np.bincount(row, minlength=rows)
+    return Ranks(above, tied, np.ones(rows, dtype=np.int64), sizes)
+
+
+def _check_inputs(
+    scores: NDArray[Any], labels: NDArray[Any], offsets: NDArray[Any]
+) -> tuple[NDArray[Any], Bools, Ints]:
+    if scores.ndim != 1 or scores.dtype.kind not in "fiu":
+        raise InputError(f"scores must be flat real numbers, (N,); got {scores.dtype} of shape {scores.shape}")
+    if labels.shape != scores.shape or labels.dtype.kind not in "fiub":
+        raise InputError(
+            f"labels must be 0 or 1 for each of the {len(scores)} scores; got {labels.dtype} of shape {labels.shape}"
+        )
+    if offsets.ndim != 1 or len(offsets) == 0 or offsets.dtype.kind not in "iu":
+        raise InputError(
+            f"offsets must be whole numbers, (Q + 1,), for Q queries; got {offsets.dtype} of shape {offsets.shape}"
+        )
+    bounds = offsets.astype(np.int64, copy=False)
+    if bounds[0] != 0 or bounds[-1] != len(scores) or (np.diff(bounds) < 0).any():
+        raise InputError(
+            f"offsets must rise from 0 to the number of scores, {len(scores)}; got {bounds[0]} to {bounds[-1]}"
+            f"{', not in order' if (np.diff(bounds) < 0).any() else ''}. From group sizes: "
+            "numpy.concatenate([[0], numpy.cumsum(sizes)])"
+        )
+    positive = labels.astype(bool, copy=False)
+    if labels.dtype != bool and not np.array_equal(positive, labels):
+        wrong = labels[np.flatnonzero(positive != labels)[0]]
+        raise InputError(f"labels must be 0 or 1; got {wrong!r}. For graded relevance, choose what counts as 1")
+    # min() lets a NaN through and needs no array of its own.
+    if len(scores) and np.isnan(scores.min()):
+        at = int(np.flatnonzero(np.isnan(scores))[0])
+        query = int(np.searchsorted(bounds, at, side="right")) - 1
+        raise InputError(
+            f"the score of candidate {at - bounds[query]} of query {query} is NaN (score {at} of all). "
+            "A NaN has no rank: find out where the model makes it"
+        )
+    return scores, positive, bounds
 
 
 def _by_comparing(scores: NDArray[Any], where: Ints, starts: Ints, sizes: Ints) -> tuple[Ints, Ints]:
@@ -116,34 +175,75 @@ def _by_sorting(scores: NDArray[Any], where: Ints, starts: Ints, sizes: Ints) ->
     return ends[place] - run_ends[mine], (run_ends - run_starts)[mine]
 
 
-def _checked(scores: NDArray[Any], labels: NDArray[Any], offsets: NDArray[Any]) -> tuple[NDArray[Any], Bools, Ints]:
-    if scores.ndim != 1 or scores.dtype.kind not in "fiu":
-        raise InputError(f"scores must be flat real numbers, (N,); got {scores.dtype} of shape {scores.shape}")
-    if labels.shape != scores.shape or labels.dtype.kind not in "fiub":
+def _count_above_and_tied(scores: Any, own: NDArray[Any]) -> tuple[Ints, Ints]:
+    """How many scores of each row lie above and at ``own`` (B,), in plain operators of NumPy or torch."""
+    rows, items = scores.shape
+    above, tied = np.empty(rows, dtype=np.int64), np.empty(rows, dtype=np.int64)
+    step = max(1, CHUNK_SCORES // items)
+    for low in range(0, rows, step):
+        part = slice(low, low + step)
+        chunk = scores[part]
+        nan = _to_numpy((chunk != chunk).any(1))
+        if nan.any():
+            raise InputError(
+                f"row {low + int(np.flatnonzero(nan)[0])} of scores holds a NaN, which has no rank. "
+                "Find out where the model makes it"
+            )
+        column = own[part, None]
+        if not isinstance(chunk, np.ndarray):
+            column = chunk.new_tensor(column)
+        above[part] = _to_numpy((chunk > column).sum(1))
+        tied[part] = _to_numpy((chunk == column).sum(1))
+    return above, tied
+
+
+def _scores_at(scores: Any, rows: Ints, items: Ints) -> NDArray[Any]:
+    """The scores at (rows, items), on the host."""
+    if isinstance(scores, np.ndarray):
+        return scores[rows, items]
+    import torch
+
+    place = torch.as_tensor(np.stack([rows, items]), device=scores.device)
+    return _to_numpy(scores[place[0], place[1]])
+
+
+def _excluded_pairs(ids: Any, offsets: Any, target: Ints, items: int) -> tuple[Ints, Ints]:
+    """(row, item) of every excluded pair, once each and without the positives."""
+    if ids is None or offsets is None:
+        raise InputError("excluded and excluded_offsets come together: pass the ids and the bounds of each row")
+    item, bounds = _item_ids(ids, "excluded", items), _to_numpy(offsets)
+    if (
+        bounds.shape != (len(target) + 1,)
+        or bounds.dtype.kind not in "iu"
+        or bounds[0] != 0
+        or bounds[-1] != len(item)
+        or (np.diff(bounds) < 0).any()
+    ):
         raise InputError(
-            f"labels must be 0 or 1 for each of the {len(scores)} scores; got {labels.dtype} of shape {labels.shape}"
+            f"excluded_offsets must be {len(target) + 1} whole numbers that rise from 0 to {len(item)}; "
+            f"got {bounds.dtype} of shape {bounds.shape}"
         )
-    if offsets.ndim != 1 or len(offsets) == 0 or offsets.dtype.kind not in "iu":
+    row = np.repeat(np.arange(len(target)), np.diff(bounds))
+    once = np.unique((row * items + item)[item != target[row]])
+    return once // items, once % items
+
+
+def _item_ids(values: Any, name: str, items: int) -> Ints:
+    ids = _to_numpy(values)
+    if ids.size == 0:
+        return ids.astype(np.int64).reshape(-1)
+    if ids.ndim != 1 or ids.dtype.kind not in "iu" or ids.min() < 0 or ids.max() >= items:
         raise InputError(
-            f"offsets must be whole numbers, (Q + 1,), for Q queries; got {offsets.dtype} of shape {offsets.shape}"
+            f"{name} must be item ids from 0 to {items - 1}, flat; got {ids.dtype} of shape {ids.shape} "
+            f"from {ids.min()} to {ids.max()}"
         )
-    bounds = offsets.astype(np.int64, copy=False)
-    if bounds[0] != 0 or bounds[-1] != len(scores) or (np.diff(bounds) < 0).any():
-        raise InputError(
-            f"offsets must rise from 0 to the number of scores, {len(scores)}; got {bounds[0]} to {bounds[-1]}"
-            f"{', not in order' if (np.diff(bounds) < 0).any() else ''}. From group sizes: "
-            "numpy.concatenate([[0], numpy.cumsum(sizes)])"
-        )
-    positive = labels.astype(bool, copy=False)
-    if labels.dtype != bool and not np.array_equal(positive, labels):
-        wrong = labels[np.flatnonzero(positive != labels)[0]]
-        raise InputError(f"labels must be 0 or 1; got {wrong!r}. For graded relevance, choose what counts as 1")
-    # min() lets a NaN through and needs no array of its own.
-    if len(scores) and np.isnan(scores.min()):
-        at = int(np.flatnonzero(np.isnan(scores))[0])
-        query = int(np.searchsorted(bounds, at, side="right")) - 1
-        raise InputError(
-            f"the score of candidate {at - bounds[query]} of query {query} is NaN (score {at} of all). "
-            "A NaN has no rank: find out where the model makes it"
-        )
-    return scores, positive, bounds
+    return ids.astype(np.int64, copy=False)
+
+
+def _to_numpy(values: Any) -> NDArray[Any]:
+    """``values`` as a NumPy array; a tensor is detached and copied from its device, half precision widened."""
+    if hasattr(values, "detach"):
+        values = values.detach().cpu()
+        if values.is_floating_point() and values.element_size() < 4:
+            values = values.float()
+    return np.asarray(values)

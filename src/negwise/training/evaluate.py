@@ -30,7 +30,7 @@ def evaluate(
     cutoffs: Iterable[int] = (5, 10),
     autocast: Callable[[], AbstractContextManager[Any]] = nullcontext,
     between: Callable[[], None] = lambda: None,
-) -> metrics.Tally:
+) -> metrics.MetricSummary:
     """Every metric of ``model`` on ``split``, dropout off; scores are dot products in float32 or better.
 
     ``autocast`` is entered for encoding; ``between`` is called between chunks and may raise to end the evaluation.

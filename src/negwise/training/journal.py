@@ -6,7 +6,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, Self
 
-from negwise.metrics import Tally
+from negwise.metrics import MetricSummary
 from negwise.records import NAME, RunLog, read_run
 from negwise.training.folder import writing
 from negwise.training.progress import Display, Silent
@@ -48,7 +48,7 @@ class Journal:
         self.display.step(record)
         self._plot("train", record["step"], record)
 
-    def evaluation(self, step: int, split: str, tally: Tally) -> None:
+    def evaluation(self, step: int, split: str, tally: MetricSummary) -> None:
         record = {"step": step, "split": split, **tally.record()}
         self.display.evaluation(record)
         if self._log is None or (step, split) in self._known:

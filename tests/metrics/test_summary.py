@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from sklearn.metrics import roc_auc_score
 
 from negwise.errors import InputError
-from negwise.metrics import Ratio, Tally, evaluate, rank
+from negwise.metrics import MetricSummary, Ratio, evaluate, rank
 
 LEVELS = pytest.mark.parametrize("levels", [None, 3], ids=["no ties", "ties"])
 
@@ -31,28 +31,28 @@ def test_auc_is_the_mean_over_positives_of_the_share_of_own_negatives_below(leve
 @LEVELS
 def test_the_other_aucs_and_the_counts(levels):
     data = loops.ragged(seed=6, queries=150, largest=12, levels=levels)
-    tally, queries = evaluate(rank(*data)), loops.scored(*data)
+    summary, queries = evaluate(rank(*data)), loops.scored(*data)
     pairs = [int(y.sum() * (~y).sum()) for _, y in queries]
     won = [loops.wins(s, y) for s, y in queries]
-    assert tally["auc_query"].value == pytest.approx(np.mean([roc_auc_score(y, s) for s, y in queries]), rel=1e-12)
-    assert tally["auc_pooled"].value == pytest.approx(sum(won) / sum(pairs), rel=1e-12)
-    assert (tally.queries, tally.pairs, tally.wins) == (len(queries), sum(pairs), sum(won))
+    assert summary["auc_query"].value == pytest.approx(np.mean([roc_auc_score(y, s) for s, y in queries]), rel=1e-12)
+    assert summary["auc_pooled"].value == pytest.approx(sum(won) / sum(pairs), rel=1e-12)
+    assert (summary.queries, summary.pairs, summary.wins) == (len(queries), sum(pairs), sum(won))
     sizes = [(int(y.sum()), len(y)) for _, y in loops.split(*data)]
-    assert tally.no_positive == sum(p == 0 for p, _ in sizes)
-    assert tally.no_negative == sum(p == size > 0 for p, size in sizes)
-    assert tally.queries + tally.no_positive + tally.no_negative == len(sizes)
+    assert summary.no_positive == sum(p == 0 for p, _ in sizes)
+    assert summary.no_negative == sum(p == size > 0 for p, size in sizes)
+    assert summary.queries + summary.no_positive + summary.no_negative == len(sizes)
 
 
 def test_all_scores_thrown_together_are_one_large_query():
     scores, labels, _ = loops.ragged(seed=7, queries=400, largest=20, levels=50)
-    tally = evaluate(rank(scores, labels, [0, len(scores)]))
-    assert tally.auc.value == pytest.approx(roc_auc_score(labels, scores), rel=1e-12)
-    assert math.isnan(tally.auc.se)
+    summary = evaluate(rank(scores, labels, [0, len(scores)]))
+    assert summary.auc.value == pytest.approx(roc_auc_score(labels, scores), rel=1e-12)
+    assert math.isnan(summary.auc.se)
 
 
 def test_top_n_metrics_are_means_over_queries():
     data = loops.ragged(seed=8, queries=80, largest=6, levels=4)
-    tally, queries = evaluate(rank(*data), cutoffs=(1, 3)), loops.scored(*data)
+    summary, queries = evaluate(rank(*data), cutoffs=(1, 3)), loops.scored(*data)
     referees = {
         "mrr": loops.mind_mrr,
         "rr": loops.first_rr,
@@ -63,22 +63,22 @@ def test_top_n_metrics_are_means_over_queries():
     }
     for name, referee in referees.items():
         values = [loops.over_ties(referee, s, y) for s, y in queries]
-        assert tally[name].value == pytest.approx(np.mean(values), rel=1e-12)
-        assert tally[name].se == pytest.approx(np.std(values, ddof=1) / math.sqrt(len(values)), rel=1e-9)
-    assert set(tally.metrics) == {"auc", "auc_pooled", "auc_query", *referees}
+        assert summary[name].value == pytest.approx(np.mean(values), rel=1e-12)
+        assert summary[name].se == pytest.approx(np.std(values, ddof=1) / math.sqrt(len(values)), rel=1e-9)
+    assert set(summary.metrics) == {"auc", "auc_pooled", "auc_query", *referees}
 
 
 def test_with_one_positive_everywhere_the_definitions_agree():
     rng = np.random.default_rng(9)
     labels = np.tile(np.arange(10) == 4, 50)
-    tally = evaluate(rank(rng.integers(0, 5, 500), labels, np.arange(0, 501, 10)))
+    summary = evaluate(rank(rng.integers(0, 5, 500), labels, np.arange(0, 501, 10)))
     for name in ("auc_query", "auc_pooled"):
-        assert tally.auc.value == pytest.approx(tally[name].value, rel=1e-12)
-        assert tally.auc.se == pytest.approx(tally[name].se, rel=1e-9)
-    assert tally["mrr"].value == pytest.approx(tally["rr"].value, rel=1e-12)
+        assert summary.auc.value == pytest.approx(summary[name].value, rel=1e-12)
+        assert summary.auc.se == pytest.approx(summary[name].se, rel=1e-9)
+    assert summary["mrr"].value == pytest.approx(summary["rr"].value, rel=1e-12)
 
 
-def close(a: Tally, b: Tally) -> None:
+def close(a: MetricSummary, b: MetricSummary) -> None:
     assert (a.queries, a.no_positive, a.no_negative, a.pairs) == (b.queries, b.no_positive, b.no_negative, b.pairs)
     assert a.metrics.keys() == b.metrics.keys()
     for name in a.metrics:
@@ -87,7 +87,7 @@ def close(a: Tally, b: Tally) -> None:
 
 
 def parts_of(data, cuts):
-    """The tallies of consecutive runs of queries."""
+    """The summaries of consecutive runs of queries."""
     scores, labels, offsets = data
     bounds = [0, *sorted(cuts), len(offsets) - 1]
     for low, high in itertools.pairwise(bounds):
@@ -118,8 +118,8 @@ def test_an_unknown_metric_names_those_there_are():
 
 
 def test_comes_back_from_json_the_same():
-    tally = evaluate(rank(*loops.ragged(seed=10, levels=3)))
-    assert Tally.from_dict(json.loads(json.dumps(tally.to_dict(), allow_nan=False))) == tally
+    summary = evaluate(rank(*loops.ragged(seed=10, levels=3)))
+    assert MetricSummary.from_dict(json.loads(json.dumps(summary.to_dict(), allow_nan=False))) == summary
 
 
 def test_record_is_plain_json_with_null_for_what_is_undefined():
@@ -165,9 +165,9 @@ def test_standard_errors_are_those_of_fresh_queries():
     names = ("auc", "auc_pooled", "auc_query", "mrr", "rr", "ndcg@5", "hit@5")
     values, errors = np.empty((1500, len(names))), np.empty((1500, len(names)))
     for trial in range(1500):
-        tally = evaluate(rank(*simulated(rng, 120)), cutoffs=(5,))
-        values[trial] = [tally[name].value for name in names]
-        errors[trial] = [tally[name].se for name in names]
+        summary = evaluate(rank(*simulated(rng, 120)), cutoffs=(5,))
+        values[trial] = [summary[name].value for name in names]
+        errors[trial] = [summary[name].se for name in names]
     np.testing.assert_allclose(np.sqrt((errors**2).mean(axis=0)), values.std(axis=0, ddof=1), rtol=0.08)
     large = evaluate(rank(*simulated(rng, 200_000)), cutoffs=(5,))
     truth = np.array([large[name].value for name in names])

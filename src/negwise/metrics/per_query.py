@@ -23,19 +23,19 @@ def wins(ranks: Ranks) -> Floats:
     Counts each positive against all candidates; every pair of positives then adds 1 whatever its order.
     """
     below = np.repeat(ranks.sizes, ranks.positives) - ranks.above - 0.5 * ranks.tied - 0.5
-    return _where_scored(ranks, _total(ranks, below) - ranks.positives * (ranks.positives - 1) / 2)
+    return _nan_if_unscored(ranks, _sum_by_query(ranks, below) - ranks.positives * (ranks.positives - 1) / 2)
 
 
 def auc_per_query(ranks: Ranks) -> Floats:
     """Share of those pairs: the area under the ROC curve of the query (MIND's, per impression)."""
-    return wins(ranks) / _where_scored(ranks, ranks.positives * ranks.negatives)
+    return wins(ranks) / _nan_if_unscored(ranks, ranks.positives * ranks.negatives)
 
 
 def ndcg(ranks: Ranks, n: int) -> Floats:
     """``sum over positives of rank <= n of 1 / log2(rank + 1)``, over the same sum for the best order."""
-    gains = 1 / np.log2(np.arange(2, _cutoff(n) + 2))
+    gains = 1 / np.log2(np.arange(2, _check_cutoff(n) + 2))
     best = np.append(0.0, np.cumsum(gains))[np.minimum(ranks.positives, n)]
-    return _total(ranks, _expected(ranks, gains)) / _where_scored(ranks, best)
+    return _sum_by_query(ranks, _expected_weight(ranks, gains)) / _nan_if_unscored(ranks, best)
 
 
 def mrr(ranks: Ranks) -> Floats:
@@ -44,45 +44,45 @@ def mrr(ranks: Ranks) -> Floats:
     With one positive this is its reciprocal rank; for the first of several see `reciprocal_rank`.
     """
     inverse = 1 / np.arange(1, ranks.sizes.max(initial=0) + 1)
-    return _total(ranks, _expected(ranks, inverse)) / _where_scored(ranks, ranks.positives)
+    return _sum_by_query(ranks, _expected_weight(ranks, inverse)) / _nan_if_unscored(ranks, ranks.positives)
 
 
 def reciprocal_rank(ranks: Ranks) -> Floats:
     """1 / rank of the best positive of the query: the reciprocal rank of information retrieval."""
-    above, tied, positives = _first_block(ranks)
+    above, tied, positives = _block_of_best_positive(ranks)
     inverse = 1 / np.arange(1, ranks.sizes.max(initial=0) + 1)
-    values = _expected_at(inverse, above, tied)
+    values = _expected_weight_at(inverse, above, tied)
     several = np.flatnonzero((positives > 1) & (tied > 1))
     blocks, which = np.unique(
         np.stack([above[several], tied[several], positives[several]]), axis=1, return_inverse=True
     )
-    exact = np.array([_expected_first(*block) for block in blocks.T.tolist()])
+    exact = np.array([_expected_reciprocal_of_first(*block) for block in blocks.T.tolist()])
     values[several] = exact[which.ravel()] if len(several) else 0.0
-    return _of_queries_with_positives(ranks, values)
+    return _fill_queries_without_positives(ranks, values)
 
 
 def hit_rate(ranks: Ranks, n: int) -> Floats:
     """1 where a positive of the query is among the first ``n``, else 0.
 
-    Where ``t`` tied candidates, ``p`` of them positives, compete for the last ``m`` places, none of the positives
+    Where ``t`` tied candidates, ``p`` of them positives, compete for the last ``m`` slots, none of the positives
     gets one with probability ``C(t - p, m) / C(t, m)``, a product of ``p`` factors.
     """
-    above, tied, positives = _first_block(ranks)
-    places = np.maximum(_cutoff(n) - above, 0)
+    above, tied, positives = _block_of_best_positive(ranks)
+    slots = np.maximum(_check_cutoff(n) - above, 0)
     block = np.repeat(np.arange(len(above)), positives)
     starts = np.cumsum(positives) - positives
     taken = np.arange(len(block)) - starts[block]
-    factors = np.maximum(tied[block] - places[block] - taken, 0) / (tied[block] - taken)
+    factors = np.maximum(tied[block] - slots[block] - taken, 0) / (tied[block] - taken)
     missed = np.multiply.reduceat(factors, starts) if len(starts) else np.empty(0)
-    return _of_queries_with_positives(ranks, 1 - missed)
+    return _fill_queries_without_positives(ranks, 1 - missed)
 
 
-def _expected(ranks: Ranks, weights: Floats) -> Floats:
+def _expected_weight(ranks: Ranks, weights: Floats) -> Floats:
     """(P,) the mean weight of the ranks that a positive may take; ranks past the end of ``weights`` weigh 0."""
-    return _expected_at(weights, ranks.above, ranks.tied)
+    return _expected_weight_at(weights, ranks.above, ranks.tied)
 
 
-def _expected_at(weights: Floats, above: Ints, tied: Ints) -> Floats:
+def _expected_weight_at(weights: Floats, above: Ints, tied: Ints) -> Floats:
     values = np.append(weights, 0.0)[np.minimum(above, len(weights))]
     many = np.flatnonzero(tied > 1)
     sums = np.append(0.0, np.cumsum(weights))
@@ -91,8 +91,8 @@ def _expected_at(weights: Floats, above: Ints, tied: Ints) -> Floats:
     return values
 
 
-def _expected_first(above: int, tied: int, positives: int) -> float:
-    """E[1 / (above + X)], X the first of ``positives`` random places out of ``tied``.
+def _expected_reciprocal_of_first(above: int, tied: int, positives: int) -> float:
+    """E[1 / (above + X)], X the first of ``positives`` random slots out of ``tied``.
 
     ``P(X = 1) = p / t`` and ``P(X = x + 1) / P(X = x) = (t - x - p + 1) / (t - x)``.
     """
@@ -101,34 +101,34 @@ def _expected_first(above: int, tied: int, positives: int) -> float:
     return float(odds @ (1 / (above + place)))
 
 
-def _first_block(ranks: Ranks) -> tuple[Ints, Ints, Ints]:
+def _block_of_best_positive(ranks: Ranks) -> tuple[Ints, Ints, Ints]:
     """(above, tied, positives) of the candidates that tie with the best positive, per query that has one."""
-    held = ranks.positives[ranks.positives > 0]
-    if len(held) == 0:
-        return held, held, held
-    starts = np.cumsum(held) - held
+    counts = ranks.positives[ranks.positives > 0]
+    if len(counts) == 0:
+        return counts, counts, counts
+    starts = np.cumsum(counts) - counts
     above = np.minimum.reduceat(ranks.above, starts)
-    first = ranks.above == np.repeat(above, held)
+    first = ranks.above == np.repeat(above, counts)
     return above, np.maximum.reduceat(ranks.tied * first, starts), np.add.reduceat(first, starts, dtype=np.int64)
 
 
-def _total(ranks: Ranks, values: Floats) -> Floats:
+def _sum_by_query(ranks: Ranks, values: Floats) -> Floats:
     """(Q,) sums of ``values`` (P,) over the positives of each query."""
     sums = np.bincount(ranks.query, weights=values, minlength=len(ranks.positives))
     return sums.astype(np.float64, copy=False)
 
 
-def _of_queries_with_positives(ranks: Ranks, values: Floats) -> Floats:
-    spread = np.zeros(len(ranks.positives))
-    spread[ranks.positives > 0] = values
-    return _where_scored(ranks, spread)
+def _fill_queries_without_positives(ranks: Ranks, values: Floats) -> Floats:
+    values_of_all = np.zeros(len(ranks.positives))
+    values_of_all[ranks.positives > 0] = values
+    return _nan_if_unscored(ranks, values_of_all)
 
 
-def _where_scored(ranks: Ranks, values: NDArray[np.float64 | np.int64]) -> Floats:
+def _nan_if_unscored(ranks: Ranks, values: NDArray[np.float64 | np.int64]) -> Floats:
     return np.where(ranks.scored, values, np.nan)
 
 
-def _cutoff(n: int) -> int:
+def _check_cutoff(n: int) -> int:
     if isinstance(n, bool) or not isinstance(n, int | np.integer) or n < 1:
         raise InputError(f"the cut-off n of nDCG and hit rate must be a whole number from 1; got {n!r}")
     return int(n)

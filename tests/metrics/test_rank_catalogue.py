@@ -7,8 +7,8 @@ import pytest
 import torch
 
 from negwise.errors import InputError
-from negwise.metrics import catalogue as module
 from negwise.metrics import evaluate, rank, rank_catalogue
+from negwise.metrics import ranks as module
 
 ROWS, ITEMS = 37, 23
 NEEDS_CUDA = pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
@@ -67,8 +67,8 @@ def test_tensors_rank_like_arrays(dtype, device):
 
 
 def test_a_row_with_only_its_positive_is_counted_as_without_negatives():
-    tally = evaluate(rank_catalogue(*example()[:2], *csr(example()[2])))
-    assert (tally.queries, tally.no_negative) == (ROWS - 1, 1)
+    summary = evaluate(rank_catalogue(*example()[:2], *csr(example()[2])))
+    assert (summary.queries, summary.no_negative) == (ROWS - 1, 1)
 
 
 def test_arguments_are_left_as_they_were():

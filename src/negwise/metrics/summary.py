@@ -1,6 +1,6 @@
 """What an evaluation adds up to, and how sure it is: sums over queries that merge by addition.
 
-A batch, a shard or a rank makes a `Tally` of its own; the tally of all of them is their sum, with the same
+A batch, a shard or a rank makes a `MetricSummary` of its own; the tally of all of them is their sum, with the same
 values, counts and standard errors as one pass over everything.
 """
 
@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from negwise.errors import InputError
-from negwise.metrics import queries
+from negwise.metrics import per_query
 from negwise.metrics.ranks import Ranks
 
 
@@ -41,14 +41,14 @@ class Ratio:
     @classmethod
     def of(cls, y: ArrayLike, x: ArrayLike = 1.0) -> Ratio:
         """The ratio over queries with values ``y`` (n,) and weights ``x`` (n,)."""
-        above, below = np.broadcast_arrays(np.asarray(y, dtype=np.float64), np.asarray(x, dtype=np.float64))
+        y_values, x_values = np.broadcast_arrays(np.asarray(y, dtype=np.float64), np.asarray(x, dtype=np.float64))
         return cls(
-            n=above.size,
-            y=float(above.sum()),
-            x=float(below.sum()),
-            yy=float(above @ above),
-            xy=float(above @ below),
-            xx=float(below @ below),
+            n=y_values.size,
+            y=float(y_values.sum()),
+            x=float(x_values.sum()),
+            yy=float(y_values @ y_values),
+            xy=float(y_values @ x_values),
+            xx=float(x_values @ x_values),
         )
 
     @property
@@ -70,7 +70,7 @@ class Ratio:
 
 
 @dataclass(frozen=True)
-class Tally:
+class MetricSummary:
     """Every metric over ``queries`` queries, and how many more had ``no_positive`` or ``no_negative``.
 
     ``tally["ndcg@10"].value``, ``tally.auc.value`` and ``.se``; ``a + b`` is the tally of both together.
@@ -99,18 +99,18 @@ class Tally:
     def pairs(self) -> int:
         return round(self["auc_pooled"].x)
 
-    def __add__(self, other: Tally) -> Tally:
+    def __add__(self, other: MetricSummary) -> MetricSummary:
         if self.metrics.keys() != other.metrics.keys():
             odd = sorted(self.metrics.keys() ^ other.metrics.keys())
             raise InputError(f"these tallies differ in {', '.join(odd)}; evaluate both with the same cut-offs")
-        return Tally(
+        return MetricSummary(
             self.queries + other.queries,
             self.no_positive + other.no_positive,
             self.no_negative + other.no_negative,
             {name: ratio + other.metrics[name] for name, ratio in self.metrics.items()},
         )
 
-    def __radd__(self, other: object) -> Tally:
+    def __radd__(self, other: object) -> MetricSummary:
         """``sum(tallies)`` starts from 0."""
         if other == 0:
             return self
@@ -135,11 +135,11 @@ class Tally:
         return asdict(self)
 
     @classmethod
-    def from_dict(cls, sums: Mapping[str, Any]) -> Tally:
+    def from_dict(cls, sums: Mapping[str, Any]) -> MetricSummary:
         return cls(**{**sums, "metrics": {name: Ratio(**ratio) for name, ratio in sums["metrics"].items()}})
 
 
-def evaluate(ranks: Ranks, cutoffs: Iterable[int] = (5, 10)) -> Tally:
+def evaluate(ranks: Ranks, cutoffs: Iterable[int] = (5, 10)) -> MetricSummary:
     """All metrics over the queries of ``ranks``.
 
     ============  ==========================================================================================
@@ -157,18 +157,18 @@ def evaluate(ranks: Ranks, cutoffs: Iterable[int] = (5, 10)) -> Tally:
     """
     scored = ranks.scored
     positives, negatives = ranks.positives[scored], ranks.negatives[scored]
-    wins = queries.wins(ranks)[scored]
+    wins = per_query.wins(ranks)[scored]
     metrics = {
         "auc": Ratio.of(wins / negatives, positives),
         "auc_pooled": Ratio.of(wins, positives * negatives),
         "auc_query": Ratio.of(wins / (positives * negatives)),
-        "mrr": Ratio.of(queries.mrr(ranks)[scored]),
-        "rr": Ratio.of(queries.reciprocal_rank(ranks)[scored]),
+        "mrr": Ratio.of(per_query.mrr(ranks)[scored]),
+        "rr": Ratio.of(per_query.reciprocal_rank(ranks)[scored]),
     }
     cuts = sorted(set(cutoffs))
-    metrics |= {f"ndcg@{n}": Ratio.of(queries.ndcg(ranks, n)[scored]) for n in cuts}
-    metrics |= {f"hit@{n}": Ratio.of(queries.hit_rate(ranks, n)[scored]) for n in cuts}
-    return Tally(
+    metrics |= {f"ndcg@{n}": Ratio.of(per_query.ndcg(ranks, n)[scored]) for n in cuts}
+    metrics |= {f"hit@{n}": Ratio.of(per_query.hit_rate(ranks, n)[scored]) for n in cuts}
+    return MetricSummary(
         queries=int(scored.sum()),
         no_positive=int((ranks.positives == 0).sum()),
         no_negative=int(((ranks.positives > 0) & (ranks.negatives == 0)).sum()),
