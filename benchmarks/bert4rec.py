@@ -114,7 +114,7 @@ class Setup:
         )  # fmt: skip
         fit(
             folder, model, self.examples, n_items=self.task.n_items, sampler=self.sampler, rule=ConstantK(k),
-            settings=settings, judged=judges, hide=model.cloze, show=False, enough=enough,
+            settings=settings, judged=judges, hide=model.mask_items, show=False, enough=enough,
             optimizer=lambda weights: torch.optim.Adam(weights, rate, fused=self.device == "cuda" or None),
             lr_scale=lambda done: min(1.0, done / 0.03) * 0.5 * (1 + math.cos(math.pi * done)),
         )  # fmt: skip

@@ -196,7 +196,7 @@ class Vectors(nn.Module):
     def encode_candidates(self, ids: Tensor) -> Tensor:
         return self.items(ids)
 
-    def encode_queries(self, query: Query, encoded: Callable[[Tensor], Tensor]) -> Tensor:  # noqa: ARG002
+    def encode_queries(self, query: Query, item_vectors: Callable[[Tensor], Tensor]) -> Tensor:  # noqa: ARG002
         return self.users(query.users)
 
 

@@ -199,7 +199,7 @@ class Model(Protocol):
     """Two sides of vectors of one width D; the score of a query and a candidate is their dot product.
 
     A model is an ``nn.Module`` that knows nothing of K, samplers and losses. Where ``needs_items`` is true a
-    query is made of candidates: ``encode_queries`` calls ``encoded(ids (B, H))`` for their vectors (B, H, D),
+    query is made of candidates: ``encode_queries`` calls ``item_vectors(ids (B, H))`` for their vectors (B, H, D),
     so that each distinct candidate of a step is encoded once. Other models never call it.
 
     A model may also say ``graph_safe = True``: what it does follows from the sizes of its input alone, and no vector
@@ -212,7 +212,7 @@ class Model(Protocol):
         """ids (N,) -> vectors (N, D)."""
         ...
 
-    def encode_queries(self, query: Query, encoded: Callable[[Tensor], Tensor]) -> Tensor:
+    def encode_queries(self, query: Query, item_vectors: Callable[[Tensor], Tensor]) -> Tensor:
         """One vector per query: (B, D), or (P, D) where ``query.positions`` says so."""
         ...
 

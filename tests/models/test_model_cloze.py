@@ -11,7 +11,7 @@ from scipy import stats
 from negwise.draws import Key, Stream, block
 from negwise.errors import InputError
 from negwise.models import BERT4Rec, cloze, mask_sequence
-from negwise.models.cloze import COIN, MASKS
+from negwise.models.cloze import LAST_ITEM_BLOCK, MASK_SEED
 from negwise.protocols import Query
 
 N_ITEMS = 99
@@ -33,9 +33,9 @@ def referee(mask, rate, key, row, last_rate):
     places = mask.nonzero()[:, 0].tolist()
     if not places:
         return []
-    key = Key(key.seed ^ MASKS, key.step)
+    key = Key(key.seed ^ MASK_SEED, key.step)
     number = np.array([row])
-    coin = int(block(key, number, np.array([COIN]), Stream.ITEM)[0][0])
+    coin = int(block(key, number, np.array([LAST_ITEM_BLOCK]), Stream.ITEM)[0][0])
     if coin < last_rate * 2**32:
         return [places[-1]]
     words = [int(block(key, number, np.array([i // 4]), Stream.ITEM)[i % 4][0]) for i in range(len(places))]
@@ -76,8 +76,8 @@ def test_both_ways_are_the_same_bits(rows, places):
     key = Key(2**63 + 5, 7, 2**33 + 3).on("cpu", rows)
     for rate in (0.0, 0.2, 0.5, 1.0):
         for last_below in (0, 2**30, 2**32):
-            plain = cloze._hidden(mask, rate, key, last_below)
-            assert torch.equal(cloze._hidden_by_loop(mask, rate, key, last_below), plain)
+            plain = cloze._choose_masked(mask, rate, key, last_below)
+            assert torch.equal(cloze._choose_masked_compiled(mask, rate, key, last_below), plain)
     assert plain.any() or not places
 
 
@@ -122,7 +122,7 @@ def test_negatives_of_the_same_key_have_other_words():
     """Gaps and negatives of a step must not hang together: their Philox keys differ."""
     rows = np.arange(64)
     for mine, theirs in zip(
-        block(Key(7 ^ MASKS, 1), rows, rows * 0, Stream.ITEM),
+        block(Key(7 ^ MASK_SEED, 1), rows, rows * 0, Stream.ITEM),
         block(Key(7, 1), rows, rows * 0, Stream.ITEM),
         strict=True,
     ):
@@ -142,7 +142,7 @@ def test_what_cannot_be_is_refused():
 def test_the_models_own_gaps():
     model = BERT4Rec(N_ITEMS, heads=1, head_dim=4, max_len=12, mask_rate=0.3, last_rate=0.2)
     items, mask = sequences()
-    query, targets = model.cloze(Query(items, mask, torch.arange(7)), Key(4, 5))
+    query, targets = model.mask_items(Query(items, mask, torch.arange(7)), Key(4, 5))
     expected = mask_sequence(items, mask, 0.3, Key(4, 5), last_rate=0.2)
     assert torch.equal(query.items, expected.items)
     assert torch.equal(query.positions, expected.positions)

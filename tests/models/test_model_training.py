@@ -7,7 +7,7 @@ from model_world import CASES, N_ITEMS, N_USERS, NEWS, TEXTS, content, make, que
 from safetensors.torch import load, save
 
 from negwise.draws import Key
-from negwise.models.encoder import Encoder
+from negwise.models.layers import Encoder
 from negwise.models.transformer import sinusoids
 from negwise.protocols import Model, Negatives, Query
 from negwise.training.asked import Asked
@@ -60,7 +60,7 @@ def test_bert4rec_learns_to_fill_its_gaps():
     starts = torch.arange(32)
     whole = Query(starts[:, None] + torch.arange(7), torch.ones(32, 7, dtype=torch.bool), starts)
     for step in range(300):
-        query, targets = model.cloze(whole, Key(seed=0, step=step))
+        query, targets = model.mask_items(whole, Key(seed=0, step=step))
         candidates, asked = run(model, query)
         loss = F.cross_entropy(asked @ candidates.T, targets)
         optimizer.zero_grad()

@@ -79,7 +79,7 @@ def world(name):
     """A model in float64, its examples, its sampler and how it hides."""
     if name == "bert4rec":
         model = bert4rec().double()
-        return model, Sequences(), Popularity(torch.arange(N_ITEMS) + 1, 0.5), model.cloze
+        return model, Sequences(), Popularity(torch.arange(N_ITEMS) + 1, 0.5), model.mask_items
     if name.startswith("siamese"):
         return texts(name).double(), Pairs(), Pool(Uniform(N_ITEMS), 12), None
     data = make_world(shown=True)

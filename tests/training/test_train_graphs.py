@@ -232,13 +232,13 @@ def test_a_stopped_run_with_graphs_goes_on_to_the_same_weights(tmp_path):
         model = bert4rec(dropout=0.3)
         words = {
             "examples": Sequences(), "sampler": Uniform(N_ITEMS), "rule": AnsK(9), "steps": 40, "batch_size": 16,
-            "hide": model.cloze, "device": "cuda", "graphs": True, "eval_every": 10,
+            "hide": model.mask_items, "device": "cuda", "graphs": True, "eval_every": 10,
         }  # fmt: skip
         if name == "stopped":
             with pytest.raises(RuntimeError, match="struck"):
                 run(tmp_path / name, model, **words, lr_scale=strike_at(0.6))
             model = bert4rec(dropout=0.3)
-            words["hide"] = model.cloze
+            words["hide"] = model.mask_items
         run(tmp_path / name, model, **words, lr_scale=strike_at(2))
         ends.append([weight.detach().cpu() for weight in model.parameters()])
     assert all(torch.equal(*pair) for pair in zip(*ends, strict=True))

@@ -106,7 +106,9 @@ def test_bert4rec_on_sequences(tmp_path):
     model = make("bert4rec", task, heads=2, head_dim=16, layers=1, dropout=0.0, max_len=task.train.places)
     known = Exclusions.of(lists(task.known), task.n_items)
     sampler = Uniform(task.n_items, exclude=known)
-    _, curve = go(tmp_path / "run", model, task, sampler, ConstantK(10), Whole(task.windows), model.cloze, steps=250)
+    _, curve = go(
+        tmp_path / "run", model, task, sampler, ConstantK(10), Whole(task.windows), model.mask_items, steps=250
+    )
     assert curve[0] < 0.7 and curve[-1] > 0.9
     steps = read_run(tmp_path / "run").steps
     assert steps[-1]["loss"] < steps[0]["loss"] - 0.5

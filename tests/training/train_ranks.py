@@ -30,7 +30,7 @@ def hide(query, key):
 class Places(Dot):
     """A user and a place ask."""
 
-    def encode_queries(self, query, encoded):  # noqa: ARG002
+    def encode_queries(self, query, item_vectors):  # noqa: ARG002
         row, place = query.positions.unbind(1) if query.positions is not None else (torch.arange(len(query)), 0)
         return self.users(query.users[row]) + self.items(query.items[row, place])
 

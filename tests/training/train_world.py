@@ -34,7 +34,7 @@ class Dot(nn.Module):
     def encode_candidates(self, ids):
         return self.dropout(self.items(ids))
 
-    def encode_queries(self, query, encoded):  # noqa: ARG002
+    def encode_queries(self, query, item_vectors):  # noqa: ARG002
         return self.users(query.users)
 
 
@@ -59,9 +59,9 @@ class Mean(nn.Module):
         self.encoded.append(len(ids))
         return self.dropout(torch.tanh(self.news(self.items(ids))))
 
-    def encode_queries(self, query, encoded):
+    def encode_queries(self, query, item_vectors):
         weight = query.mask.to(self.mix.weight.dtype)[..., None]
-        return self.mix((encoded(query.items) * weight).sum(1) / weight.sum(1).clamp(min=1))
+        return self.mix((item_vectors(query.items) * weight).sum(1) / weight.sum(1).clamp(min=1))
 
 
 @dataclass(frozen=True, eq=False)

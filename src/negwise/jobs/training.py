@@ -19,7 +19,7 @@ from negwise.datasets.recognise import EMBEDDED
 from negwise.errors import InputError
 from negwise.jobs.arms import arm, check_ceiling
 from negwise.models import PAPER, build, load_vectors
-from negwise.models.settings import BERT4REC_PLACES
+from negwise.models.hyperparameters import BERT4REC_MAX_LENGTH
 from negwise.protocols import Query, Sampler
 from negwise.samplers import Exclusions, Impression, Lists, Pool, Uniform
 from negwise.schedule import rule_from_text
@@ -216,11 +216,11 @@ class Trained:
         query = examples.batch(_numbers("queries", queries, len(examples))).query
         with torch.no_grad():
 
-            def encoded(ids: Tensor) -> Tensor:
+            def item_vectors(ids: Tensor) -> Tensor:
                 return self.model.encode_candidates(ids.flatten()).view(*ids.shape, -1)
 
             wanted = torch.from_numpy(_numbers("candidates", candidates, self.task.n_items))
-            return self.model.encode_queries(query, encoded) @ self.model.encode_candidates(wanted).T
+            return self.model.encode_queries(query, item_vectors) @ self.model.encode_candidates(wanted).T
 
 
 def _numbers(name: str, asked: Sequence[int], total: int) -> NDArray[np.int64]:
@@ -274,7 +274,7 @@ def make_parts(training: Training) -> Parts:
         torch.manual_seed(training.seed)
         model = build(training.model, content, **settings)
     if task.windows is not None:
-        return Parts(task, model, make_sampler(task, training.pool), _Whole(task.windows), model.cloze)
+        return Parts(task, model, make_sampler(task, training.pool), _Whole(task.windows), model.mask_items)
     return Parts(task, model, make_sampler(task, training.pool), task.train)
 
 
@@ -290,7 +290,7 @@ def make_task(training: Training) -> Task:
     if training.world:
         raise InputError(f"world: got {training.world}, but {training.data} is no simulated world. Leave it out.")
     source = sources.read(training.data, columns=training.columns, skip_bad=training.skip_bad)
-    history = training.history or (BERT4REC_PLACES if name == "sequences" else Lengths().history)
+    history = training.history or (BERT4REC_MAX_LENGTH if name == "sequences" else Lengths().history)
     lengths = Lengths(training.title_words, training.body_words, history)
     return sources.prepare(source, task=name, split=training.split, shares=_shares(training), lengths=lengths)
 

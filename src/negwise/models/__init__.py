@@ -13,13 +13,13 @@ require("torch", extra="torch")
 
 from negwise.models.bert4rec import BERT4Rec
 from negwise.models.build import MODELS, build
-from negwise.models.cloze import Masked, mask_sequence
+from negwise.models.cloze import MaskedItems, mask_sequence
+from negwise.models.hyperparameters import CHOICES, PAPER, Choice, PaperSettings
 from negwise.models.lstur import LSTUR
 from negwise.models.naml import NAML
 from negwise.models.nrms import NRMS
-from negwise.models.settings import CHOICES, PAPER, Choice, Published
 from negwise.models.siamese import Siamese, siamese_cnn, siamese_lstm, siamese_transformer
-from negwise.models.vectors import Vectors, load_vectors
+from negwise.models.word_vectors import WordVectors, load_vectors
 
 __all__ = [
     "CHOICES",
@@ -30,10 +30,10 @@ __all__ = [
     "PAPER",
     "BERT4Rec",
     "Choice",
-    "Masked",
-    "Published",
+    "MaskedItems",
+    "PaperSettings",
     "Siamese",
-    "Vectors",
+    "WordVectors",
     "build",
     "load_vectors",
     "mask_sequence",

@@ -11,16 +11,16 @@ from torch import Tensor, nn
 from negwise.draws import Key
 from negwise.errors import InputError
 from negwise.models.cloze import mask_sequence
-from negwise.models.limits import counted, shares
-from negwise.models.settings import BERT4REC as PAPER
-from negwise.models.settings import (
+from negwise.models.hyperparameters import BERT4REC as PAPER
+from negwise.models.hyperparameters import (
     BERT4REC_LAST_RATE,
     BERT4REC_LAYERS,
     BERT4REC_MASK_RATE,
-    BERT4REC_PLACES,
+    BERT4REC_MAX_LENGTH,
     BERT4REC_STD,
     INNER_RATIO,
 )
+from negwise.models.layers import check_positive_ints, check_probabilities
 from negwise.models.transformer import Transformer
 from negwise.protocols import Query
 
@@ -45,14 +45,14 @@ class BERT4Rec(nn.Module):
         heads: int = PAPER.heads,
         head_dim: int = PAPER.head_dim,
         layers: int = BERT4REC_LAYERS,
-        max_len: int = BERT4REC_PLACES,
+        max_len: int = BERT4REC_MAX_LENGTH,
         dropout: float = PAPER.dropout,
         mask_rate: float = BERT4REC_MASK_RATE,
         last_rate: float = BERT4REC_LAST_RATE,
     ) -> None:
         super().__init__()
-        counted(n_items=n_items, heads=heads, head_dim=head_dim, max_len=max_len)
-        shares(dropout=dropout, mask_rate=mask_rate, last_rate=last_rate)
+        check_positive_ints(n_items=n_items, heads=heads, head_dim=head_dim, max_len=max_len)
+        check_probabilities(dropout=dropout, mask_rate=mask_rate, last_rate=last_rate)
         width = heads * head_dim
         self.max_len = max_len
         self.mask_id = n_items
@@ -63,9 +63,9 @@ class BERT4Rec(nn.Module):
         self.transformer = Transformer(layers, heads, head_dim, INNER_RATIO * width, dropout, F.gelu)
         self.output = nn.Linear(width, width)
         self.output_norm = nn.LayerNorm(width)
-        self.apply(_start)
+        self.apply(_init_weights)
 
-    def cloze(self, query: Query, key: Key) -> tuple[Query, Tensor]:
+    def mask_items(self, query: Query, key: Key) -> tuple[Query, Tensor]:
         """Gaps for training: the query with P of its items hidden, and those items (P,)."""
         masked = mask_sequence(query.items, query.mask, self.mask_rate, key, last_rate=self.last_rate)
         return Query(masked.items, query.mask, query.users, masked.positions), masked.targets
@@ -79,28 +79,28 @@ class BERT4Rec(nn.Module):
         """Item ids (N,) -> (N, D)."""
         return self.items(ids)
 
-    def encode_queries(self, query: Query, encoded: Callable[[Tensor], Tensor]) -> Tensor:  # noqa: ARG002
+    def encode_queries(self, query: Query, item_vectors: Callable[[Tensor], Tensor]) -> Tensor:  # noqa: ARG002
         """The gaps at ``query.positions`` -> (P, D); where that is None, the gap that follows each row -> (B, D)."""
         if query.items.shape[1] > self.max_len:
             raise InputError(
                 f"a query has {query.items.shape[1]} places, expected at most max_len={self.max_len}: "
                 "keep the last ones, or make the model with a larger max_len"
             )
-        items, mask, gaps = query.items, query.mask, query.positions
-        if gaps is None:
+        items, mask, masked_positions = query.items, query.mask, query.positions
+        if masked_positions is None:
             rows = torch.arange(len(items), device=items.device)
-            gaps = torch.stack([rows, torch.full_like(rows, items.shape[1])], 1)
+            masked_positions = torch.stack([rows, torch.full_like(rows, items.shape[1])], 1)
             items, mask = F.pad(items, (0, 1)), F.pad(mask, (0, 1), value=True)
         # Whatever is there: a query must never see its answer.
         # `torch.full` is filled on the device; `new_tensor` would wait for a copy to it.
-        gap = torch.full((), self.mask_id, dtype=items.dtype, device=items.device)
-        items = items.index_put((gaps[:, 0], gaps[:, 1]), gap)
+        mask_token = torch.full((), self.mask_id, dtype=items.dtype, device=items.device)
+        items = items.index_put((masked_positions[:, 0], masked_positions[:, 1]), mask_token)
         from_end = (mask.sum(1, keepdim=True) - mask.cumsum(1)).clamp(0, self.max_len - 1)
         hidden = self.transformer(self.items(items) + self.positions(from_end), mask)
-        return self.output_norm(F.gelu(self.output(hidden[gaps[:, 0], gaps[:, 1]])))
+        return self.output_norm(F.gelu(self.output(hidden[masked_positions[:, 0], masked_positions[:, 1]])))
 
 
-def _start(module: nn.Module) -> None:
+def _init_weights(module: nn.Module) -> None:
     """Truncated normal weights and zero biases, for ``model.apply``."""
     if isinstance(module, nn.Linear | nn.Embedding):
         nn.init.trunc_normal_(module.weight, std=BERT4REC_STD, a=-2 * BERT4REC_STD, b=2 * BERT4REC_STD)

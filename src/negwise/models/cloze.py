@@ -16,15 +16,15 @@ from torch import Tensor
 
 from negwise.draws import Key, Stream, block
 from negwise.errors import InputError
-from negwise.models.limits import shares
+from negwise.models.layers import check_probabilities
 
 # Another Philox key than that of the negatives, so that masks and negatives of one step are independent.
-MASKS = 0x636C6F7A65000000
-COIN = 2**31
+MASK_SEED = 0x636C6F7A65000000
+LAST_ITEM_BLOCK = 2**31
 """The block of a row's coin, far behind those of its places."""
 
 
-class Masked(NamedTuple):
+class MaskedItems(NamedTuple):
     """``items`` (B, H) with 0 where masked; ``positions`` (P, 2), the row and place of each masked item; ``targets``
     (P,), what was there."""
 
@@ -33,42 +33,42 @@ class Masked(NamedTuple):
     targets: Tensor
 
 
-def mask_sequence(items: Tensor, mask: Tensor, rate: float, key: Key, *, last_rate: float = 0.0) -> Masked:
+def mask_sequence(items: Tensor, mask: Tensor, rate: float, key: Key, *, last_rate: float = 0.0) -> MaskedItems:
     """Hide ``max(1, round(rate * length))`` items of each row; with probability ``last_rate`` only the last one.
 
     ``items``, ``mask`` (B, H). Each set of that many items is equally likely. A row without items asks nothing.
     """
-    shares(rate=rate, last_rate=last_rate)
+    check_probabilities(rate=rate, last_rate=last_rate)
     if items.shape != mask.shape or items.dim() != 2:
         raise InputError(f"items {tuple(items.shape)} and mask {tuple(mask.shape)}, expected the same (B, H)")
-    hidden = (_hidden_by_loop if items.device.type == "cpu" and find_spec("numba") else _hidden)(
-        mask, rate, replace(key, seed=int(key.seed) ^ MASKS).on(items.device, len(items)), int(last_rate * 2**32)
+    chosen = (_choose_masked_compiled if items.device.type == "cpu" and find_spec("numba") else _choose_masked)(
+        mask, rate, replace(key, seed=int(key.seed) ^ MASK_SEED).on(items.device, len(items)), int(last_rate * 2**32)
     )
-    positions = hidden.nonzero()
-    return Masked(items.masked_fill(hidden, 0), positions, items[positions[:, 0], positions[:, 1]])
+    positions = chosen.nonzero()
+    return MaskedItems(items.masked_fill(chosen, 0), positions, items[positions[:, 0], positions[:, 1]])
 
 
-def _hidden(mask: Tensor, rate: float, key: Key, last_below: int) -> Tensor:
+def _choose_masked(mask: Tensor, rate: float, key: Key, last_below: int) -> Tensor:
     """Which places are hidden, (B, H): in each row those with the smallest random words."""
-    rows, places = mask.shape
+    rows, width = mask.shape
     length = mask.sum(1, keepdim=True)
     number = (mask.cumsum(1) - 1).clamp(min=0)  # which of its row's items a place holds
     numbers = key.rows(rows)[:, None]
-    blocks = torch.arange((places + 3) // 4, device=mask.device)
+    blocks = torch.arange((width + 3) // 4, device=mask.device)
     words = torch.stack(block(key, numbers, blocks, Stream.ITEM), -1).flatten(1)  # (B, places or a few more)
     words = words.gather(1, number).masked_fill(~mask, 2**32)
     wanted = torch.floor(rate * length.double() + 0.5).clamp(min=1)
-    first = torch.arange(places, device=mask.device) < wanted
-    hidden = torch.zeros_like(mask).scatter_(1, words.argsort(dim=1, stable=True), first)
-    coin = block(key, numbers, numbers * 0 + COIN, Stream.ITEM)[0]
-    return torch.where(coin < last_below, number == length - 1, hidden) & mask
+    first = torch.arange(width, device=mask.device) < wanted
+    chosen = torch.zeros_like(mask).scatter_(1, words.argsort(dim=1, stable=True), first)
+    coin = block(key, numbers, numbers * 0 + LAST_ITEM_BLOCK, Stream.ITEM)[0]
+    return torch.where(coin < last_below, number == length - 1, chosen) & mask
 
 
-def _hidden_by_loop(mask: Tensor, rate: float, key: Key, last_below: int) -> Tensor:
+def _choose_masked_compiled(mask: Tensor, rate: float, key: Key, last_below: int) -> Tensor:
     """The same by numba, several times as fast on a CPU, where this was most of the time of preparing a step."""
-    from negwise.models.cloze_loop import hide
+    from negwise.models.compiled_cloze import choose_masked
 
-    hidden = torch.zeros_like(mask)
-    counter = (int(key.step), int(Stream.ITEM) << 12, np.uint64(key.seed), COIN)
-    hide(hidden.numpy(), mask.numpy(), key.rows(len(mask)).numpy(), rate, last_below, *counter)
-    return hidden
+    chosen = torch.zeros_like(mask)
+    counter = (int(key.step), int(Stream.ITEM) << 12, np.uint64(key.seed), LAST_ITEM_BLOCK)
+    choose_masked(chosen.numpy(), mask.numpy(), key.rows(len(mask)).numpy(), rate, last_below, *counter)
+    return chosen

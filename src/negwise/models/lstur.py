@@ -9,12 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from negwise.errors import InputError
-from negwise.models.convolution import Convolution
-from negwise.models.encoder import Encoder, start_xavier
-from negwise.models.limits import counted, shares
-from negwise.models.reading import read
-from negwise.models.recurrent import LastState
-from negwise.models.settings import (
+from negwise.models.hyperparameters import (
     CATEGORY_WIDTH,
     CNN_WINDOW,
     EMBEDDING_WIDTH,
@@ -22,8 +17,23 @@ from negwise.models.settings import (
     USER_MASK_RATE,
     USER_VARIANT,
 )
-from negwise.models.settings import LSTUR as PAPER
-from negwise.models.words import Words, id_table, numbered, same_items, token_table
+from negwise.models.hyperparameters import LSTUR as PAPER
+from negwise.models.layers import (
+    Convolution,
+    Encoder,
+    GRULastState,
+    check_positive_ints,
+    check_probabilities,
+    init_xavier,
+)
+from negwise.models.text import (
+    WordEmbedding,
+    category_embedding,
+    check_same_items,
+    encode_by_length,
+    id_table,
+    token_table,
+)
 from negwise.protocols import Query
 
 
@@ -68,41 +78,41 @@ class LSTUR(nn.Module):
         super().__init__()
         if variant not in ("ini", "con"):
             raise InputError(f"variant={variant!r}, expected 'ini' or 'con'")
-        counted(hidden=hidden, category_width=category_width, n_users=n_users)
-        shares(user_mask_rate=user_mask_rate)
+        check_positive_ints(hidden=hidden, category_width=category_width, n_users=n_users)
+        check_probabilities(user_mask_rate=user_mask_rate)
         self.register_buffer("title", token_table("title", title, n_words), persistent=False)
         self.register_buffer("category", id_table("category", category, n_categories), persistent=False)
         self.register_buffer("subcategory", id_table("subcategory", subcategory, n_subcategories), persistent=False)
-        same_items(title=self.title, category=self.category, subcategory=self.subcategory)
+        check_same_items(title=self.title, category=self.category, subcategory=self.subcategory)
         self.variant = variant
         self.user_mask_rate = user_mask_rate
         width = hidden + 2 * category_width
-        short = width if variant == "ini" else width - width // 2
-        self.words = Words(n_words, embedding, dropout, vectors)
+        gru_width = width if variant == "ini" else width - width // 2
+        self.words = WordEmbedding(n_words, embedding, dropout, vectors)
         self.title_view = Encoder(Convolution(self.words.width, hidden, window), hidden, pooling, dropout)
-        self.category_view = numbered(n_categories, category_width)
-        self.subcategory_view = numbered(n_subcategories, category_width)
+        self.category_view = category_embedding(n_categories, category_width)
+        self.subcategory_view = category_embedding(n_subcategories, category_width)
         self.users = nn.Embedding(n_users, width if variant == "ini" else width // 2)
-        self.recent = LastState(width, short)
-        self.apply(start_xavier)
+        self.recent = GRULastState(width, gru_width)
+        self.apply(init_xavier)
         nn.init.zeros_(self.users.weight)
 
     def encode_candidates(self, ids: Tensor) -> Tensor:
         """News ids (N,) -> (N, D)."""
-        title = read(self.title[ids], self.words, self.title_view)
+        title = encode_by_length(self.title[ids], self.words, self.title_view)
         category = self.category_view(self.category[ids])
         subcategory = self.subcategory_view(self.subcategory[ids])
         return torch.cat([title, category.to(title.dtype), subcategory.to(title.dtype)], 1)
 
-    def encode_queries(self, query: Query, encoded: Callable[[Tensor], Tensor]) -> Tensor:
+    def encode_queries(self, query: Query, item_vectors: Callable[[Tensor], Tensor]) -> Tensor:
         """Clicked news of B users -> (B, D); without clicks only the long-term vector is left."""
         # Padding may be anywhere. It is ids that move to the left, in their order: vectors are hundreds of times wider.
         order = torch.argsort(query.mask.logical_not().byte(), dim=1, stable=True)
-        news, length = encoded(query.items.gather(1, order)), query.mask.sum(1)
+        news, length = item_vectors(query.items.gather(1, order)), query.mask.sum(1)
         long_term = self.users(query.users)
         if self.training:
-            known = torch.rand(len(long_term), 1, device=long_term.device) >= self.user_mask_rate
-            long_term = long_term * known
+            kept = torch.rand(len(long_term), 1, device=long_term.device) >= self.user_mask_rate
+            long_term = long_term * kept
         if self.variant == "ini":
             return self.recent(news, length, long_term)
         start = news.new_zeros(len(news), self.recent.gru.hidden_size)

@@ -8,23 +8,26 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from negwise.models.attention import AdditivePooling
-from negwise.models.convolution import Convolution
-from negwise.models.encoder import Encoder, start_xavier
-from negwise.models.limits import counted
-from negwise.models.reading import read
-from negwise.models.settings import CATEGORY_WIDTH, CNN_WINDOW, EMBEDDING_WIDTH, POOLING_WIDTH
-from negwise.models.settings import NAML as PAPER
-from negwise.models.words import Words, id_table, numbered, same_items, token_table
+from negwise.models.hyperparameters import CATEGORY_WIDTH, CNN_WINDOW, EMBEDDING_WIDTH, POOLING_WIDTH
+from negwise.models.hyperparameters import NAML as PAPER
+from negwise.models.layers import AdditivePooling, Convolution, Encoder, check_positive_ints, init_xavier
+from negwise.models.text import (
+    WordEmbedding,
+    category_embedding,
+    check_same_items,
+    encode_by_length,
+    id_table,
+    token_table,
+)
 from negwise.protocols import Query
 
 
-class Category(nn.Module):
+class CategoryView(nn.Module):
     """A category as a view: relu(W embedding + b), numbers (N,) -> (N, D)."""
 
     def __init__(self, count: int, width: int, out: int) -> None:
         super().__init__()
-        self.embedding = numbered(count, width)
+        self.embedding = category_embedding(count, width)
         self.project = nn.Linear(width, out)
 
     def forward(self, ids: Tensor) -> Tensor:
@@ -66,35 +69,35 @@ class NAML(nn.Module):
         vectors: Any = None,
     ) -> None:
         super().__init__()
-        counted(hidden=hidden, category_width=category_width)
+        check_positive_ints(hidden=hidden, category_width=category_width)
         self.register_buffer("title", token_table("title", title, n_words), persistent=False)
         self.register_buffer("abstract", token_table("abstract", abstract, n_words), persistent=False)
         self.register_buffer("category", id_table("category", category, n_categories), persistent=False)
         self.register_buffer("subcategory", id_table("subcategory", subcategory, n_subcategories), persistent=False)
-        same_items(title=self.title, abstract=self.abstract, category=self.category, subcategory=self.subcategory)
-        self.words = Words(n_words, embedding, dropout, vectors)
-        wide = self.words.width
-        self.title_view = Encoder(Convolution(wide, hidden, window), hidden, pooling, dropout)
-        self.abstract_view = Encoder(Convolution(wide, hidden, window), hidden, pooling, dropout)
-        self.category_view = Category(n_categories, category_width, hidden)
-        self.subcategory_view = Category(n_subcategories, category_width, hidden)
+        check_same_items(title=self.title, abstract=self.abstract, category=self.category, subcategory=self.subcategory)
+        self.words = WordEmbedding(n_words, embedding, dropout, vectors)
+        word_width = self.words.width
+        self.title_view = Encoder(Convolution(word_width, hidden, window), hidden, pooling, dropout)
+        self.abstract_view = Encoder(Convolution(word_width, hidden, window), hidden, pooling, dropout)
+        self.category_view = CategoryView(n_categories, category_width, hidden)
+        self.subcategory_view = CategoryView(n_subcategories, category_width, hidden)
         self.views = AdditivePooling(hidden, pooling)
         self.reader = AdditivePooling(hidden, pooling)
-        self.apply(start_xavier)
+        self.apply(init_xavier)
 
     def encode_candidates(self, ids: Tensor) -> Tensor:
         """News ids (N,) -> (N, D)."""
         title, abstract = self.title[ids], self.abstract[ids]
         category, subcategory = self.category[ids], self.subcategory[ids]
         views = [
-            read(title, self.words, self.title_view),
-            read(abstract, self.words, self.abstract_view),
+            encode_by_length(title, self.words, self.title_view),
+            encode_by_length(abstract, self.words, self.abstract_view),
             self.category_view(category),
             self.subcategory_view(subcategory),
         ]
-        there = [title[:, 0] != 0, abstract[:, 0] != 0, category != 0, subcategory != 0]
-        return self.views(torch.stack(views, 1), torch.stack(there, 1))  # (N, V, D), (N, V)
+        present = [title[:, 0] != 0, abstract[:, 0] != 0, category != 0, subcategory != 0]
+        return self.views(torch.stack(views, 1), torch.stack(present, 1))  # (N, V, D), (N, V)
 
-    def encode_queries(self, query: Query, encoded: Callable[[Tensor], Tensor]) -> Tensor:
+    def encode_queries(self, query: Query, item_vectors: Callable[[Tensor], Tensor]) -> Tensor:
         """Clicked news of B readers -> (B, D); a reader without clicks is the zero vector."""
-        return self.reader(encoded(query.items), query.mask)
+        return self.reader(item_vectors(query.items), query.mask)

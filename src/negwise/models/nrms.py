@@ -7,12 +7,10 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from negwise.models.attention import SelfAttention
-from negwise.models.encoder import Encoder, start_xavier
-from negwise.models.reading import read
-from negwise.models.settings import EMBEDDING_WIDTH, POOLING_WIDTH
-from negwise.models.settings import NRMS as PAPER
-from negwise.models.words import Words, token_table
+from negwise.models.hyperparameters import EMBEDDING_WIDTH, POOLING_WIDTH
+from negwise.models.hyperparameters import NRMS as PAPER
+from negwise.models.layers import Encoder, SelfAttention, init_xavier
+from negwise.models.text import WordEmbedding, encode_by_length, token_table
 from negwise.protocols import Query
 
 
@@ -41,16 +39,16 @@ class NRMS(nn.Module):
     ) -> None:
         super().__init__()
         self.register_buffer("title", token_table("title", title, n_words), persistent=False)
-        self.words = Words(n_words, embedding, dropout, vectors)
+        self.words = WordEmbedding(n_words, embedding, dropout, vectors)
         width = heads * head_dim
         self.news = Encoder(SelfAttention(self.words.width, heads, head_dim), width, pooling, dropout)
         self.reader = Encoder(SelfAttention(width, heads, head_dim), width, pooling, dropout)
-        self.apply(start_xavier)
+        self.apply(init_xavier)
 
     def encode_candidates(self, ids: Tensor) -> Tensor:
         """News ids (N,) -> (N, D)."""
-        return read(self.title[ids], self.words, self.news)
+        return encode_by_length(self.title[ids], self.words, self.news)
 
-    def encode_queries(self, query: Query, encoded: Callable[[Tensor], Tensor]) -> Tensor:
+    def encode_queries(self, query: Query, item_vectors: Callable[[Tensor], Tensor]) -> Tensor:
         """Clicked news of B readers -> (B, D); a reader without clicks is the zero vector."""
-        return self.reader(encoded(query.items), query.mask)
+        return self.reader(item_vectors(query.items), query.mask)

@@ -11,12 +11,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from negwise.errors import InputError
-from negwise.models.convolution import Convolution
-from negwise.models.encoder import Encoder, start_xavier
-from negwise.models.limits import counted
-from negwise.models.reading import read
-from negwise.models.recurrent import Recurrence
-from negwise.models.settings import (
+from negwise.models.hyperparameters import (
     CNN_WINDOW,
     EMBEDDING_WIDTH,
     INNER_RATIO,
@@ -27,8 +22,9 @@ from negwise.models.settings import (
     TEXT_LAYERS,
     TEXT_TEMPERATURE,
 )
+from negwise.models.layers import Convolution, Encoder, LSTMLayer, check_positive_ints, init_xavier
+from negwise.models.text import WordEmbedding, check_same_items, encode_by_length, token_table
 from negwise.models.transformer import TextTransformer
-from negwise.models.words import Words, same_items, token_table
 from negwise.protocols import Query
 
 
@@ -46,7 +42,12 @@ class Siamese(nn.Module):
     right: Tensor
 
     def __init__(
-        self, left: Any, right: Any, words: Words, encoder: Encoder, temperature: float | None = TEXT_TEMPERATURE
+        self,
+        left: Any,
+        right: Any,
+        words: WordEmbedding,
+        encoder: Encoder,
+        temperature: float | None = TEXT_TEMPERATURE,
     ) -> None:
         super().__init__()
         if temperature is not None and not (isinstance(temperature, int | float) and 0 < temperature < math.inf):
@@ -54,17 +55,17 @@ class Siamese(nn.Module):
         n_words = words.embedding.num_embeddings
         self.register_buffer("left", token_table("left", left, n_words), persistent=False)
         self.register_buffer("right", token_table("right", right, n_words), persistent=False)
-        same_items(left=self.left, right=self.right)
+        check_same_items(left=self.left, right=self.right)
         self.words = words
         self.encoder = encoder
         self.temperature = temperature
-        self.apply(start_xavier)
+        self.apply(init_xavier)
 
     def encode_candidates(self, ids: Tensor) -> Tensor:
         """Right texts by id (N,) -> (N, D)."""
         return self._encode(self.right[ids])
 
-    def encode_queries(self, query: Query, encoded: Callable[[Tensor], Tensor]) -> Tensor:  # noqa: ARG002
+    def encode_queries(self, query: Query, item_vectors: Callable[[Tensor], Tensor]) -> Tensor:  # noqa: ARG002
         """Left texts of (B, 1) items -> (B, D)."""
         if query.items.shape[1] != 1:
             raise InputError(f"a query has {query.items.shape[1]} places, expected 1: the text whose left side asks")
@@ -72,7 +73,7 @@ class Siamese(nn.Module):
         return vectors if self.temperature is None else vectors / self.temperature
 
     def _encode(self, tokens: Tensor) -> Tensor:
-        vectors = read(tokens, self.words, self.encoder)
+        vectors = encode_by_length(tokens, self.words, self.encoder)
         if self.temperature is None:
             return vectors
         # In bfloat16 a length would be off by up to 0.4%.
@@ -94,8 +95,8 @@ def siamese_transformer(
     vectors: Any = None,
 ) -> Siamese:
     """Words read by a Transformer. D = heads * head_dim."""
-    counted(heads=heads, head_dim=head_dim)
-    words = Words(n_words, embedding, dropout, vectors)
+    check_positive_ints(heads=heads, head_dim=head_dim)
+    words = WordEmbedding(n_words, embedding, dropout, vectors)
     width = heads * head_dim
     context = TextTransformer(words.width, layers, heads, head_dim, INNER_RATIO * width, dropout)
     return Siamese(left, right, words, Encoder(context, width, pooling, dropout), temperature)
@@ -115,7 +116,7 @@ def siamese_cnn(
     vectors: Any = None,
 ) -> Siamese:
     """Words read by a convolution. D = hidden."""
-    words = Words(n_words, embedding, dropout, vectors)
+    words = WordEmbedding(n_words, embedding, dropout, vectors)
     context = Convolution(words.width, hidden, window, F.gelu)
     return Siamese(left, right, words, Encoder(context, hidden, pooling, dropout), temperature)
 
@@ -133,6 +134,6 @@ def siamese_lstm(
     vectors: Any = None,
 ) -> Siamese:
     """Words read by an LSTM. D = hidden."""
-    words = Words(n_words, embedding, dropout, vectors)
-    context = Recurrence(words.width, hidden)
+    words = WordEmbedding(n_words, embedding, dropout, vectors)
+    context = LSTMLayer(words.width, hidden)
     return Siamese(left, right, words, Encoder(context, hidden, pooling, dropout), temperature)

@@ -9,8 +9,7 @@ from functools import cache
 import torch
 from torch import Tensor, nn
 
-from negwise.models.attention import SelfAttention
-from negwise.models.limits import counted
+from negwise.models.layers import SelfAttention, check_positive_ints
 
 
 class TransformerLayer(nn.Module):
@@ -49,7 +48,7 @@ class Transformer(nn.Module):
         activation: Callable[[Tensor], Tensor] = torch.relu,
     ) -> None:
         super().__init__()
-        counted(layers=layers)
+        check_positive_ints(layers=layers)
         self.norm = nn.LayerNorm(heads * head_dim)
         self.dropout = nn.Dropout(dropout)
         self.layers = nn.ModuleList(
@@ -81,12 +80,12 @@ class TextTransformer(nn.Module):
 
 
 @cache
-def sinusoids(places: int, width: int, device: torch.device, dtype: torch.dtype) -> Tensor:
-    """Positions (places, width): sin(p w_i) in the first half, cos(p w_i) in the second, w_i = 10000^(-2i / width).
+def sinusoids(length: int, width: int, device: torch.device, dtype: torch.dtype) -> Tensor:
+    """Positions (length, width): sin(p w_i) in the first half, cos(p w_i) in the second, w_i = 10000^(-2i / width).
 
     Through float64: in float32 the angle of place 100 would be off by 1e-5. They are kept for good, since every step
     asks for the same few, and a recorded one reads them where they lie.
     """
     half = torch.arange(0, width, 2, device=device, dtype=torch.float64)
-    angle = torch.arange(places, device=device)[:, None] * torch.exp(half * (-math.log(10_000.0) / width))
+    angle = torch.arange(length, device=device)[:, None] * torch.exp(half * (-math.log(10_000.0) / width))
     return torch.cat([angle.sin(), angle.cos()], 1)[:, :width].to(dtype)

@@ -35,14 +35,14 @@ class Step(nn.Module):
         model, negatives = self.model, asked.negatives
         vectors = model.table if asked.candidates is None else model.encode_candidates(asked.candidates)  # (U, D)
 
-        def encoded(places: Tensor) -> Tensor:
+        def item_vectors(places: Tensor) -> Tensor:
             # The gradient of an embedding adds up rows faster than that of indexing does.
             return F.embedding(places, vectors)
 
         named: dict[str, Any] = {"ids": negatives}
         if isinstance(negatives, Negatives):
             named = {"ids": negatives.ids, "mask": negatives.mask, "log_q": negatives.log_q}
-        sides = model.encode_queries(asked.query, encoded), encoded(asked.positives), vectors
+        sides = model.encode_queries(asked.query, item_vectors), item_vectors(asked.positives), vectors
         if asked.candidates is None:
             sides = as_multiplied(*sides)
         result = info_nce(*sides, **named, reduction="none")

@@ -20,7 +20,7 @@ FIRST_WORD = 2
 
 
 @dataclass(frozen=True)
-class Vectors:
+class WordVectors:
     """``table`` (n_words, E) float32 for a vocabulary; ``found`` (n_words,) says which rows the file had."""
 
     table: NDArray[np.float32]
@@ -43,7 +43,7 @@ def load_vectors(
     *,
     words: str | os.PathLike[str] | None = None,
     seed: int = 0,
-) -> Vectors:
+) -> WordVectors:
     """The vectors of ``vocabulary`` (word 0 padding, word 1 unknown) from a file, spelled as they are there.
 
     ``path`` is a text file, one ``word number number ...`` a line (GloVe), after a line ``rows width`` where there is
@@ -58,7 +58,7 @@ def load_vectors(
         raise InputError(f"{source}: there is no such file of vectors")
     if words is not None and source.suffix != ".npy":
         raise InputError(f"words={str(words)!r} goes with an array .npy; {source} has its words in it: leave words out")
-    wanted = _rows(vocabulary)
+    wanted = _row_of_each_word(vocabulary)
     if source.suffix == ".npy":
         rows, values = _from_array(source, Path(words) if words is not None else _words_beside(source), wanted)
     else:
@@ -75,10 +75,10 @@ def load_vectors(
     table[rows] = values
     found = np.zeros(len(vocabulary), dtype=bool)
     found[rows] = True
-    return Vectors(table, found, source.name)
+    return WordVectors(table, found, source.name)
 
 
-def _rows(vocabulary: Sequence[str]) -> dict[str, int]:
+def _row_of_each_word(vocabulary: Sequence[str]) -> dict[str, int]:
     """The row of each word."""
     wanted: dict[str, int] = {}
     for row, word in enumerate(vocabulary[FIRST_WORD:], FIRST_WORD):
@@ -99,16 +99,16 @@ def _from_array(source: Path, words: Path, wanted: dict[str, int]) -> tuple[list
     if array.ndim != 2 or array.dtype.kind not in "fiu" or len(array) != len(names):
         came = f"{array.dtype} of shape {array.shape}"
         raise InputError(f"{source} is {came}, expected numbers, a row for each of the {len(names)} words in {words}")
-    places: dict[int, int] = {}
-    for place, name in enumerate(names):
+    array_rows: dict[int, int] = {}
+    for array_row, name in enumerate(names):
         if name in wanted:
-            places.setdefault(wanted[name], place)
-    values = np.asarray(array[list(places.values())], dtype=np.float32)
+            array_rows.setdefault(wanted[name], array_row)
+    values = np.asarray(array[list(array_rows.values())], dtype=np.float32)
     broken = np.flatnonzero(~np.isfinite(values).all(1))
     if len(broken):
-        place = list(places.values())[broken[0]]
-        raise InputError(f"{source}, row {place} ({names[place]!r}): expected finite numbers")
-    return list(places), values
+        array_row = list(array_rows.values())[broken[0]]
+        raise InputError(f"{source}, row {array_row} ({names[array_row]!r}): expected finite numbers")
+    return list(array_rows), values
 
 
 def _words_beside(source: Path) -> Path:

@@ -6,19 +6,15 @@ import pytest
 import torch
 from torch import nn
 
-from negwise.models import reading
-from negwise.models.attention import SelfAttention
-from negwise.models.convolution import Convolution
-from negwise.models.encoder import Encoder
-from negwise.models.reading import read
-from negwise.models.recurrent import Recurrence
+from negwise.models import text
+from negwise.models.layers import Convolution, Encoder, LSTMLayer, SelfAttention
+from negwise.models.text import WordEmbedding, encode_by_length
 from negwise.models.transformer import TextTransformer
-from negwise.models.words import Words
 
 CONTEXTS = {
     "self-attention": lambda: SelfAttention(6, 2, 4),
     "convolution": lambda: Convolution(6, 8, 3),
-    "recurrence": lambda: Recurrence(6, 8),
+    "lstm": lambda: LSTMLayer(6, 8),
     "transformer": lambda: TextTransformer(6, 2, 2, 4, 16, 0.0),
 }
 
@@ -33,14 +29,14 @@ def texts(n, longest):
 @pytest.mark.parametrize("name", CONTEXTS)
 @pytest.mark.parametrize("n", [1, 2, 5, 97])
 def test_trimmed_is_untrimmed(name, n, monkeypatch):
-    monkeypatch.setattr(reading, "CHUNK_PLACES", 8)
+    monkeypatch.setattr(text, "CHUNK_TOKENS", 8)
     torch.manual_seed(n)
     tokens = texts(n, 12).int()
-    words, encoder = Words(50, 6, 0.0).double(), Encoder(CONTEXTS[name](), 8, 5, 0.0).double()
+    words, encoder = WordEmbedding(50, 6, 0.0).double(), Encoder(CONTEXTS[name](), 8, 5, 0.0).double()
     weights = [*words.parameters(), *encoder.parameters()]
     seen = []
     hook = encoder.register_forward_pre_hook(lambda _, args: seen.append(args[1].shape))
-    trimmed = read(tokens, words, encoder)
+    trimmed = encode_by_length(tokens, words, encoder)
     hook.remove()
     whole = encoder(*words(tokens))
     assert torch.allclose(trimmed, whole, rtol=0, atol=1e-12)
@@ -50,7 +46,7 @@ def test_trimmed_is_untrimmed(name, n, monkeypatch):
         assert torch.allclose(one, other, rtol=0, atol=1e-12)
     assert sum(rows for rows, _ in seen) == n
     if n == 97:
-        assert len(seen) == reading.CHUNKS
+        assert len(seen) == text.CHUNKS
         assert sum(rows * width for rows, width in seen) < 0.7 * tokens.numel()
 
 
@@ -63,6 +59,6 @@ def test_few_words_are_read_at_once():
             return x.sum(1)
 
     tokens = torch.ones(4, 5, dtype=torch.int32)
-    assert read(tokens, Words(3, 2, 0.0), Counts()).shape == (4, 2)
-    assert read(tokens[:0], Words(3, 2, 0.0), Counts()).shape == (0, 2)
+    assert encode_by_length(tokens, WordEmbedding(3, 2, 0.0), Counts()).shape == (4, 2)
+    assert encode_by_length(tokens[:0], WordEmbedding(3, 2, 0.0), Counts()).shape == (0, 2)
     assert asked == [(4, 5), (0, 5)]

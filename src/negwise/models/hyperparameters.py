@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
-class Published:
+class PaperSettings:
     """One column of the paper's table of hyper-parameters; 0 where it has a dash."""
 
     heads: int
@@ -19,13 +19,13 @@ class Published:
     epochs: int
 
 
-NRMS = Published(16, 16, 256, 0.2, "Adam", 1e-4, 32, 2)
-LSTUR = Published(0, 0, 256, 0.2, "Adam", 1e-4, 32, 3)
-NAML = Published(0, 0, 256, 0.2, "Adam", 1e-4, 32, 2)
-SIAMESE_TRANSFORMER = Published(16, 16, 256, 0.2, "Adam", 1e-4, 32, 5)
-SIAMESE_CNN = Published(0, 0, 256, 0.2, "Adam", 1e-4, 32, 6)
-SIAMESE_LSTM = Published(0, 0, 256, 0.2, "Adam", 1e-4, 32, 6)
-BERT4REC = Published(2, 32, 64, 0.2, "Adam", 1e-4, 128, 50)
+NRMS = PaperSettings(16, 16, 256, 0.2, "Adam", 1e-4, 32, 2)
+LSTUR = PaperSettings(0, 0, 256, 0.2, "Adam", 1e-4, 32, 3)
+NAML = PaperSettings(0, 0, 256, 0.2, "Adam", 1e-4, 32, 2)
+SIAMESE_TRANSFORMER = PaperSettings(16, 16, 256, 0.2, "Adam", 1e-4, 32, 5)
+SIAMESE_CNN = PaperSettings(0, 0, 256, 0.2, "Adam", 1e-4, 32, 6)
+SIAMESE_LSTM = PaperSettings(0, 0, 256, 0.2, "Adam", 1e-4, 32, 6)
+BERT4REC = PaperSettings(2, 32, 64, 0.2, "Adam", 1e-4, 128, 50)
 
 PAPER = {
     "nrms": NRMS,
@@ -51,7 +51,7 @@ INNER_RATIO = 4
 TEXT_TEMPERATURE = 0.1
 BERT4REC_LAYERS = 2
 BERT4REC_STD = 0.02
-BERT4REC_PLACES = 200
+BERT4REC_MAX_LENGTH = 200
 BERT4REC_MASK_RATE = 0.2
 BERT4REC_LAST_RATE = 1 / 11
 TITLE_WORDS = 30
@@ -201,7 +201,7 @@ CHOICES = (
     Choice(
         "length of a sequence",
         ("bert4rec",),
-        f"{BERT4REC_PLACES} items, and a place for the mask of the next one",
+        f"{BERT4REC_MAX_LENGTH} items, and a place for the mask of the next one",
         "the BERT4Rec authors' settings for ML-1M, where the mask is one of the 200",
     ),
     Choice(

@@ -8,7 +8,7 @@ from model_world import content, make
 from torch import nn
 
 from negwise.models import build
-from negwise.models.attention import SelfAttention
+from negwise.models.layers import SelfAttention
 
 
 def is_glorot(weight):

@@ -10,7 +10,7 @@ from model_world import content
 
 from negwise.datasets import Lengths
 from negwise.errors import InputError
-from negwise.models import CHOICES, MODELS, PAPER, Published, build
+from negwise.models import CHOICES, MODELS, PAPER, PaperSettings, build
 
 TEX = Path(__file__).parents[2].parent / "shared" / "paper" / "rethinking-infonce.tex"
 ROWS = ["# attention heads", "output head dim", "hidden dim", "dropout", "optimizer", "learning rate"]
@@ -49,7 +49,7 @@ def test_settings_are_those_of_the_paper():
         ours = PAPER[COLUMNS[name]]
         kinds = [type(value) for value in vars(ours).values()]
         theirs = [kind(0 if text == "-" else text) for kind, text in zip(kinds, column.values(), strict=True)]
-        assert ours == Published(*theirs), name
+        assert ours == PaperSettings(*theirs), name
 
 
 def test_defaults_are_the_settings():

@@ -11,24 +11,24 @@ LOW = u64(0xFFFFFFFF)
 
 
 @njit(cache=True, nogil=True)
-def hide(hidden, mask, numbers, rate, last_below, step, stream, seed, coin):  # type: ignore[no-untyped-def]
-    """Set ``hidden`` (B, H), zeros before, where an item of row ``numbers[b]`` is to be filled in."""
-    rows, places = mask.shape
+def choose_masked(chosen, mask, numbers, rate, last_below, step, stream, seed, last_item_block):  # type: ignore[no-untyped-def]
+    """Set ``chosen`` (B, H), zeros before, where an item of row ``numbers[b]`` is to be filled in."""
+    rows, width = mask.shape
     k0, k1 = u32(u64(seed) & LOW), u32(u64(seed) >> HALF)
-    there = np.empty(places, np.int64)
-    ranked = np.empty(places + 3, np.uint64)  # the random word of each item, then its number: no two are alike
+    positions = np.empty(width, np.int64)
+    ranked = np.empty(width + 3, np.uint64)  # the random word of each item, then its number: no two are alike
     for b in range(rows):
         length = 0
-        for place in range(places):
+        for place in range(width):
             if mask[b, place]:
-                there[length] = place
+                positions[length] = place
                 length += 1
         if length == 0:
             continue
         c1 = u32(u64(numbers[b]) & LOW)
         c3 = u32((u64(numbers[b]) >> HALF) | u64(stream))
-        if np.int64(philox(u32(coin), c1, u32(step), c3, k0, k1)[0]) < last_below:
-            hidden[b, there[length - 1]] = True
+        if np.int64(philox(u32(last_item_block), c1, u32(step), c3, k0, k1)[0]) < last_below:
+            chosen[b, positions[length - 1]] = True
             continue
         for part in range((length + 3) // 4):
             first = 4 * part
@@ -40,4 +40,4 @@ def hide(hidden, mask, numbers, rate, last_below, step, stream, seed, coin):  # 
         wanted = max(1, int(np.floor(rate * length + 0.5)))
         last = np.partition(ranked[:length], wanted - 1)[wanted - 1]
         for item in range(length):
-            hidden[b, there[item]] = ranked[item] <= last
+            chosen[b, positions[item]] = ranked[item] <= last

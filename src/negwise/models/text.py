@@ -1,0 +1,137 @@
+"""Texts by number: a table of words per item that lives on the device, the embedding of words, and reading them.
+
+Only ids of items travel; ``tokens[ids]`` gathers their words on the device. N items, L words, E width.
+Word 0 is padding, on the right only.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from negwise.errors import InputError
+from negwise.models.hyperparameters import EMBEDDING_STD
+from negwise.models.layers import check_positive_ints, check_probabilities
+from negwise.models.word_vectors import WordVectors
+
+CHUNKS = 6
+"""Chunks of a table of texts on a CPU: more of them save little padding."""
+
+CHUNK_TOKENS = 2**11
+"""Places that are worth a chunk, padding included."""
+
+
+class WordEmbedding(nn.Module):
+    """Embeddings of words, with dropout: numbers (N, L) -> vectors (N, L, E) and the mask (N, L) of real words.
+
+    ``vectors`` (n_words, E), where given, are the values at the start: an array, or what `load_vectors` returns.
+    """
+
+    def __init__(self, n_words: int, width: int, dropout: float, vectors: Any = None) -> None:
+        super().__init__()
+        check_positive_ints(n_words=n_words, embedding=width)
+        check_probabilities(dropout=dropout)
+        initial = _random_embeddings(n_words, width) if vectors is None else _check_vectors(vectors, n_words)
+        self.embedding = nn.Embedding(n_words, initial.shape[1], padding_idx=0, _weight=initial)
+        self.dropout = nn.Dropout(dropout)
+
+    @property
+    def width(self) -> int:
+        return self.embedding.embedding_dim
+
+    def forward(self, tokens: Tensor) -> tuple[Tensor, Tensor]:
+        return self.dropout(self.embedding(tokens)), tokens != 0
+
+
+def encode_by_length(tokens: Tensor, words: WordEmbedding, encoder: nn.Module) -> Tensor:
+    """``encoder(*words(tokens))``, (N, L) -> (N, D), for an encoder that padding cannot be seen through.
+
+    Most of a table of titles is padding. On a CPU texts go by length, in chunks that are as wide as their longest. A
+    GPU reads the table as it is: on an H200 the launches of a second chunk take longer than the padding does.
+    """
+    chunks = min(CHUNKS, tokens.numel() // CHUNK_TOKENS, len(tokens))
+    if chunks < 1 or tokens.device.type != "cpu":
+        return encoder(*words(tokens))
+    length, order = (tokens != 0).sum(1).sort(stable=True)
+    # One column stays, so that layers which cannot take an empty text never see one.
+    widths = [max(1, int(part[-1])) for part in length.tensor_split(chunks)]
+    parts = [
+        encoder(*words(tokens[part][:, :width])) for part, width in zip(order.tensor_split(chunks), widths, strict=True)
+    ]
+    return torch.cat(parts).index_select(0, order.argsort())
+
+
+def category_embedding(count: int, width: int) -> nn.Embedding:
+    """Embeddings of ``count`` things, on the scale of words at the start; thing 0 is none, the zero vector."""
+    return nn.Embedding(count, width, padding_idx=0, _weight=_random_embeddings(count, width))
+
+
+def token_table(name: str, tokens: Any, n_words: int) -> Tensor:
+    """Checks a table of words (N, L) and returns it as int32, without columns that are padding in every row."""
+    table = _to_integers(name, tokens, "numbers of words, integers of shape (items, words)", 2)
+    if table.numel() and not 0 <= int(table.min()) <= int(table.max()) < n_words:
+        span = f"{int(table.min())}..{int(table.max())}"
+        raise InputError(f"{name} has numbers of words {span}, expected 0 (padding) to n_words - 1 = {n_words - 1}")
+    is_word = table != 0
+    padding_first = (~is_word[:, :-1] & is_word[:, 1:]).any(1)
+    if padding_first.any():
+        item = int(padding_first.nonzero()[0])
+        raise InputError(f"{name}: item {item} has padding (0) before a word; expected padding on the right only")
+    used = int(is_word.any(0).sum())
+    # One column of padding where there is no word at all: layers which cannot take an empty text never see one.
+    table = table[:, :used] if used else table.new_zeros(len(table), 1)
+    return table.to(torch.int32).contiguous()
+
+
+def id_table(name: str, ids: Any, count: int) -> Tensor:
+    """Checks one number per item (N,), each below ``count`` and 0 for none, and returns them as int64."""
+    table = _to_integers(name, ids, "integers of shape (items,)", 1)
+    if len(table) and not 0 <= int(table.min()) <= int(table.max()) < count:
+        raise InputError(f"{name} has numbers {int(table.min())}..{int(table.max())}, expected 0 to {count - 1}")
+    return table.clone()  # the model's own, whoever changes theirs
+
+
+def check_same_items(**tables: Tensor) -> None:
+    """Refuses tables that are not of the same items."""
+    if len({len(table) for table in tables.values()}) > 1:
+        counts = ", ".join(f"{name} {len(table)}" for name, table in tables.items())
+        raise InputError(f"tables of different numbers of items: {counts}; expected one row per item in each")
+
+
+def _random_embeddings(count: int, width: int) -> Tensor:
+    initial = torch.randn(count, width) * EMBEDDING_STD
+    initial[0] = 0
+    return initial
+
+
+def _check_vectors(vectors: Any, n_words: int) -> Tensor:
+    expected = f"numbers of shape ({n_words}, width), one row per word of the vocabulary"
+    given = _to_tensor("vectors", vectors.table if isinstance(vectors, WordVectors) else vectors, expected)
+    initial = given.detach().to(torch.float32, copy=True)
+    if initial.dim() != 2 or len(initial) != n_words or not initial.shape[1]:
+        raise InputError(f"vectors have shape {tuple(initial.shape)}, expected {expected}")
+    if not initial.isfinite().all():
+        row = int((~initial.isfinite()).any(1).nonzero()[0])
+        raise InputError(f"vectors: row {row} has a value that is not finite in float32, expected {expected}")
+    initial[0] = 0
+    return initial
+
+
+def _to_integers(name: str, values: Any, expected: str, dims: int) -> Tensor:
+    table = _to_tensor(name, values, expected)
+    if table.dim() != dims or table.is_floating_point() or table.is_complex() or table.dtype == torch.bool:
+        raise InputError(f"{name} is {table.dtype} of shape {tuple(table.shape)}, expected {expected}")
+    return table.to(torch.int64)  # unsigned types, which torch can hardly compute with, too
+
+
+def _to_tensor(name: str, values: Any, expected: str) -> Tensor:
+    if isinstance(values, Tensor):
+        return values
+    try:
+        # A copy: arrays may be memory-mapped and not writable, which torch does not know.
+        return torch.from_numpy(np.array(values))
+    except (TypeError, ValueError) as error:  # no array, or rows of different length
+        raise InputError(f"{name} is a {type(values).__name__} that makes no array, expected {expected}") from error
