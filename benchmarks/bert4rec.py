@@ -24,7 +24,7 @@ from torch.profiler import ProfilerActivity, profile
 
 from benchmarks import data
 from benchmarks.cases import Found, bar
-from negwise.datasets import Ragged, Task
+from negwise.datasets import Ragged, TaskData
 from negwise.draws import Key
 from negwise.jobs.training import Training, make_parts
 from negwise.models import build
@@ -78,7 +78,7 @@ class Setup:
     """The task and what makes runs on it; ``popular`` is the test items, each among 100 popular negatives."""
 
     scale: Scale
-    task: Task
+    task: TaskData
     examples: Any
     sampler: Any
     popular: Shown
@@ -92,7 +92,7 @@ class Setup:
             path = scale.data(Path(folder))
             parts = make_parts(Training(data=str(path), model="bert4rec", k=str(scale.k), device=device.type))
         task = parts.task
-        exclude = exclusions(task.known, task.n_items)
+        exclude = exclusions(task.train_exclusions, task.n_items)
         sampler = Popularity(torch.from_numpy(task.popularity), alpha=alpha, exclude=exclude)
         shown = popular(task, min(negatives, task.n_items // 3))
         return cls(scale, task, parts.examples, sampler, shown, device.type)
@@ -100,7 +100,7 @@ class Setup:
     def model(self) -> Any:
         torch.manual_seed(0)
         scale, task = self.scale, self.task
-        places = task.train.places
+        places = task.train.max_length
         return build("bert4rec", task.content(), max_len=places, heads=scale.heads, head_dim=scale.head_dim)
 
     def fit(
@@ -259,9 +259,11 @@ def exclusions(known: Ragged, n_items: int) -> Exclusions:
     return Exclusions.of(Lists(torch.from_numpy(known.offsets), torch.from_numpy(known.ids)), n_items)
 
 
-def popular(task: Task, negatives: int = 100) -> Shown:
+def popular(task: TaskData, negatives: int = 100) -> Shown:
     """The test items, each among itself and negatives drawn by popularity, none of them known to the user."""
-    sampler = Popularity(torch.from_numpy(task.popularity), alpha=1.0, exclude=exclusions(task.seen, task.n_items))
+    sampler = Popularity(
+        torch.from_numpy(task.popularity), alpha=1.0, exclude=exclusions(task.eval_exclusions, task.n_items)
+    )
     every = np.arange(len(task.test))
     _, positives, groups = task.test.batch(every)
     drawn = sampler(positives, negatives, Key(0, 0), owner=groups).ids

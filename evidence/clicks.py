@@ -25,7 +25,7 @@ from evidence.provenance import code
 from evidence.record import Record, rounded
 from evidence.tasks import EvidenceTask, base_training, sized
 from negwise import metrics
-from negwise.datasets import World, clicks
+from negwise.datasets import ClickWorld, clicks
 from negwise.files import write_atomically
 from negwise.jobs.plan import spread
 from negwise.jobs.setup import machine, versions
@@ -169,7 +169,7 @@ class Watched:
         return found
 
 
-def truth_of(protocol: Protocol, world: World) -> Record:
+def truth_of(protocol: Protocol, world: ClickWorld) -> Record:
     """P(A), P(B) and P(A and B) at some K, at each evaluation of the pilot (trained once more, to see its scores)."""
     training = replace(
         protocol.base, k="1", learning_rate=protocol.rate_near(1), seed=protocol.seeds[0], judge_training=True
@@ -206,7 +206,7 @@ def _watched(training: Training, out: Path) -> tuple[list[Floats], list[int], An
     return list(scores), [record["step"] for record in read_run(out).of_split("val")], val
 
 
-def _shares(world: World, split: Any, score: Floats) -> tuple[Floats, Floats, Floats]:
+def _shares(world: ClickWorld, split: Any, score: Floats) -> tuple[Floats, Floats, Floats]:
     """u_A, u_B and u_AB of every positive that has a negative beside it, (P,) each; ties count half."""
     shown, labels, users = split.shown, split.labels, world.impressions.users
     found: list[tuple[float, float, float]] = []

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from negwise.datasets import Task
+from negwise.datasets import TaskData
 from negwise.jobs.training import Trained, load
 
 QUERIES, CANDIDATES = 300, 2000
@@ -49,7 +49,7 @@ def standardised(trained: Trained) -> tuple[Floats, Floats]:
     random = np.random.default_rng(0)
     chosen = np.sort(random.permutation(len(task.val))[:QUERIES])
     candidates = np.arange(*task.val.candidates)
-    if task.shown is None and len(candidates) > CANDIDATES:
+    if task.impressions is None and len(candidates) > CANDIDATES:
         candidates = np.sort(random.choice(candidates, CANDIDATES, replace=False))
     negatives = _negatives(task, chosen, candidates)
     asked = task.val.positives[chosen]
@@ -65,11 +65,11 @@ def standardised(trained: Trained) -> tuple[Floats, Floats]:
     return np.concatenate(found[0]), np.concatenate(found[1])
 
 
-def _negatives(task: Task, queries: NDArray[np.int64], candidates: NDArray[np.int64]) -> list[NDArray[np.int64]]:
+def _negatives(task: TaskData, queries: NDArray[np.int64], candidates: NDArray[np.int64]) -> list[NDArray[np.int64]]:
     groups = task.val.groups[queries]
-    if task.negatives is not None and task.shown is not None:
+    if task.negatives is not None and task.impressions is not None:
         return [task.negatives[g] for g in groups]
-    return [np.setdiff1d(candidates, task.seen[g]) for g in groups]
+    return [np.setdiff1d(candidates, task.eval_exclusions[g]) for g in groups]
 
 
 def _skew(values: Floats) -> float:

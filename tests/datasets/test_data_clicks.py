@@ -97,7 +97,8 @@ def test_its_task():
     past = world.impressions.clicked.reshape(60, 10)
     assert query.items.tolist() == past[query.users.numpy()][:, -6:].tolist()
     assert all(
-        p in task.known[g] and p not in task.negatives[g] for p, g in zip(positives, groups.tolist(), strict=True)
+        p in task.train_exclusions[g] and p not in task.negatives[g]
+        for p, g in zip(positives, groups.tolist(), strict=True)
     )
     words = task.text.vocabulary.words
     edges = np.linspace(0, 1, 9)

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from data_files import mind_behaviors, mind_news, shared, write_mind
 
-from negwise.datasets import Shares, clicks, prepare, read
-from negwise.datasets.splits import TEST, TRAIN, VAL, at_random
+from negwise.datasets import SplitSizes, clicks, prepare, read
+from negwise.datasets.splits import TEST, TRAIN, VAL, split_at_random
 from negwise.errors import InputError
 
 NEWS = mind_news(40)
@@ -13,7 +13,7 @@ NEWS = mind_news(40)
 
 @pytest.mark.parametrize(("n", "folds"), [(15, 5), (16, 5), (103, 5), (40, 2), (9, 3)])
 def test_each_is_tested_once_and_no_part_is_empty(n, folds):
-    parts = np.stack([at_random(n, Shares(folds=folds, fold=fold), 7, "users") for fold in range(folds)])
+    parts = np.stack([split_at_random(n, SplitSizes(folds=folds, fold=fold), 7, "users") for fold in range(folds)])
     assert ((parts == TEST).sum(0) == 1).all()
     sizes = (parts == TEST).sum(1)
     assert sizes.max() - sizes.min() <= 1
@@ -23,7 +23,7 @@ def test_each_is_tested_once_and_no_part_is_empty(n, folds):
 
 def test_without_folds_the_split_is_what_it_was():
     order = np.random.Generator(np.random.PCG64(3)).permutation(50)
-    parts = at_random(50, Shares(), 3, "users")
+    parts = split_at_random(50, SplitSizes(), 3, "users")
     assert set(np.flatnonzero(parts == TEST)) == set(order[:5]) and set(np.flatnonzero(parts == VAL)) == set(
         order[5:10]
     )
@@ -42,7 +42,7 @@ def files_of(split, news, users):
 def test_no_history_and_no_impression_of_a_held_out_user_is_taught(tmp_path, fold):
     rows = mind_behaviors(120, NEWS, days=range(9, 21), seed=3, users=30)
     source = read(write_mind(tmp_path / "MIND", NEWS, rows), cache=tmp_path / "cache")
-    task = prepare(source, split="user", shares=Shares(folds=5, fold=fold))
+    task = prepare(source, split="user", shares=SplitSizes(folds=5, fold=fold))
     users, news = source.tables["users"]["id"].to_pylist(), source.tables["news"]["id"].to_pylist()
     held = {users[u] for split in (task.val, task.test) for u in split.users}
     taught = {users[u] for u in task.train.users}
@@ -82,7 +82,7 @@ def test_the_sample_of_mind(tmp_path):
     source = read(shared("mind"), cache=tmp_path)
     tested = []
     for fold in range(5):
-        task = prepare(source, split="user", shares=Shares(folds=5, fold=fold))
+        task = prepare(source, split="user", shares=SplitSizes(folds=5, fold=fold))
         held = set(task.test.users.tolist()) | set(task.val.users.tolist())
         assert not held & set(task.train.users.tolist())
         tested.append(set(task.test.users.tolist()))
@@ -99,13 +99,13 @@ def test_the_sample_of_mind(tmp_path):
 )
 def test_folds_that_cannot_be(more, said):
     with pytest.raises(InputError, match=said):
-        Shares(**more)
+        SplitSizes(**more)
 
 
 def test_a_split_that_deals_nobody_out_says_so(tmp_path):
     rows = mind_behaviors(80, NEWS, days=range(9, 21), seed=3)
     source = read(write_mind(tmp_path / "MIND", NEWS, rows), cache=tmp_path / "cache")
     with pytest.raises(InputError, match="--split user"):
-        prepare(source, split="time", shares=Shares(folds=5))
+        prepare(source, split="time", shares=SplitSizes(folds=5))
     with pytest.raises(InputError, match="5 folds need 15"):
-        prepare(source, split="user", shares=Shares(folds=5))
+        prepare(source, split="user", shares=SplitSizes(folds=5))

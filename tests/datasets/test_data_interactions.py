@@ -8,9 +8,8 @@ import pyarrow.parquet as pq
 import pytest
 from data_files import compress, in_order, ratings
 
-from negwise.datasets import Lengths, Shares, inspect, prepare, read
-from negwise.datasets.opening import delimited
-from negwise.datasets.problems import Tolerance
+from negwise.datasets import Lengths, SplitSizes, inspect, prepare, read
+from negwise.datasets.text_input import BadRows, read_delimited
 from negwise.errors import InputError
 
 ROWS = ratings()
@@ -111,25 +110,25 @@ def test_known_is_what_training_has_and_seen_is_everything(source):
         coded = [items.index(str(item)) for item in sequence]
         taught = coded[:-2] if len(coded) >= 3 else coded
         number = users.index(str(user))
-        assert task.known[number].tolist() == sorted(set(taught))
-        assert task.seen[number].tolist() == sorted(set(coded))
+        assert task.train_exclusions[number].tolist() == sorted(set(taught))
+        assert task.eval_exclusions[number].tolist() == sorted(set(coded))
         np.add.at(count, taught, 1)
     assert task.popularity.tolist() == count.tolist()
 
 
 def test_split_by_user_keeps_users_apart(source):
-    task = prepare(source, split="user", shares=Shares(val=0.25, test=0.25))
+    task = prepare(source, split="user", shares=SplitSizes(val=0.25, test=0.25))
     train, val, test = (set(s.users.tolist()) for s in (task.train, task.val, task.test))
     assert not train & val and not train & test and not val & test
     for split in (task.val, task.test):
         assert sorted(split.users.tolist()) == sorted(set(split.users.tolist()))  # one example a user: the last item
         for i in range(len(split)):
-            assert len(task.known[split.users[i]]) == 0
+            assert len(task.train_exclusions[split.users[i]]) == 0
             assert split.end[i] == split.items.tolist().index(split.positives[i], split.start[i])
 
 
 def test_split_by_time_follows_the_clock(source):
-    task = prepare(source, split="time", shares=Shares(test_days=3, val_days=2))
+    task = prepare(source, split="time", shares=SplitSizes(test_days=3, val_days=2))
     last = max(time for *_, time in ROWS) // 86400
     days = {(user, item): time // 86400 for user, item, _, time in ROWS}
     users, items = (source.tables[name]["id"].to_pylist() for name in ("users", "items"))
@@ -146,7 +145,7 @@ def test_split_by_time_follows_the_clock(source):
 
 def test_too_few_days_is_an_error_that_says_what_to_type(source):
     with pytest.raises(InputError, match=r"13 days, 2000-12-31 to 2001-01-12; .* needs 32 or more.*--split user"):
-        prepare(source, split="time", shares=Shares(test_days=30))
+        prepare(source, split="time", shares=SplitSizes(test_days=30))
 
 
 def test_batches_hold_the_last_places(source):
@@ -187,7 +186,7 @@ def test_own_impressions(tmp_path):
     source = read(path, cache=tmp_path / "cache")
     items = source.tables["items"]["id"].to_pylist()
     users = source.tables["users"]["id"].to_pylist()
-    task = prepare(source, split="user", shares=Shares(val=0.3, test=0.3))
+    task = prepare(source, split="user", shares=SplitSizes(val=0.3, test=0.3))
     assert task.name == "impressions"
     found = {}
     for split in (task.train, task.val, task.test):
@@ -391,7 +390,7 @@ def test_long_cells_are_read_and_the_limit_of_others_stays(tmp_path):
     path.write_text(f"user,item\na,{'x' * 200_000}\nb,2\nb,3\n")
     before = csv.field_size_limit()
     assert before < 200_000
-    rows = delimited(path, Tolerance(0), ",")
+    rows = read_delimited(path, BadRows(0), ",")
     for _, cells in rows:
         assert len(cells) == 2 and csv.field_size_limit() == before
     assert csv.field_size_limit() == before

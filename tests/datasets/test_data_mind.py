@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from data_files import mind_behaviors, mind_news, write_mind
 
-from negwise.datasets import Lengths, Shares, inspect, prepare, read, words
+from negwise.datasets import Lengths, SplitSizes, inspect, prepare, read, split_words
 from negwise.errors import InputError
 
 NEWS = mind_news(40)
@@ -68,7 +68,7 @@ def test_reading_loses_nothing(flat, tmp_path):
     file_words = source.tables["words"]["id"].to_pylist()
     for row, written in zip(source.tables["news"].to_pylist(), NEWS, strict=True):
         assert [row[name] for name in ("id", "category", "subcategory", "title", "abstract")] == written[:5]
-        assert [file_words[at] for at in row["title_words"]] == words(written[3])
+        assert [file_words[at] for at in row["title_words"]] == split_words(written[3])
 
 
 def test_time_split_holds_out_the_last_week_and_the_day_before(flat, tmp_path):
@@ -86,13 +86,16 @@ def test_lists_of_an_impression(flat, tmp_path):
     news = source.tables["news"]["id"].to_pylist()
     task = prepare(source, split="user")
     for group, (*_, shown) in enumerate(rows):
-        assert {news[at] for at in task.known[group]} == {name for name, label in shown if label}
+        assert {news[at] for at in task.train_exclusions[group]} == {name for name, label in shown if label}
         assert {news[at] for at in task.negatives[group]} == {name for name, label in shown if not label}
-        assert [news[at] for at in task.shown[group]] == [name for name, _ in shown]
+        assert [news[at] for at in task.impressions[group]] == [name for name, _ in shown]
     flat_labels = [label for *_, shown in rows for _, label in shown]
     assert task.labels.tolist() == flat_labels
     for split in (task.train, task.val, task.test):
-        assert all(positive in task.known[group] for positive, group in zip(split.positives, split.groups, strict=True))
+        assert all(
+            positive in task.train_exclusions[group]
+            for positive, group in zip(split.positives, split.groups, strict=True)
+        )
     count = np.bincount(task.train.positives, minlength=task.n_items)
     assert task.popularity.tolist() == count.tolist()
     sides = [set(split.users.tolist()) for split in (task.train, task.val, task.test)]
@@ -136,7 +139,7 @@ def test_a_sample_without_enough_days_says_what_to_type(tmp_path):
         prepare(source)
     with pytest.raises(InputError, match="split='folders' needs train/ and dev/"):
         prepare(source, split="folders")
-    assert len(prepare(source, shares=Shares(test_days=1)).test) > 0
+    assert len(prepare(source, shares=SplitSizes(test_days=1)).test) > 0
 
 
 @pytest.mark.parametrize(
@@ -174,12 +177,12 @@ def test_token_tables_and_a_vocabulary_of_training_alone(flat, tmp_path):
     for _, _, clock, history, shown in rows:
         if int(clock.split("/")[1]) <= 12:
             taught |= {*history, *(name for name, _ in shown)}
-    seen = {word for row in NEWS if row[0] in taught for cell in row[3:5] for word in words(cell)}
+    seen = {word for row in NEWS if row[0] in taught for cell in row[3:5] for word in split_words(cell)}
     vocabulary = task.text.vocabulary
     assert set(vocabulary.words[2:]) == seen and vocabulary.words[:2] == ("<pad>", "<unk>")
     for row, title, body in zip(NEWS, task.text.tokens["title"], task.text.tokens["body"], strict=True):
         for cell, tokens in ((row[3], title), (row[4], body)):
-            found = [vocabulary.words.index(word) if word in seen else 1 for word in words(cell)][: len(tokens)]
+            found = [vocabulary.words.index(word) if word in seen else 1 for word in split_words(cell)][: len(tokens)]
             assert tokens.tolist() == found + [0] * (len(tokens) - len(found))
     names = task.text.category_names["category"]
     assert [names[at] for at in task.text.categories["category"]] == [row[1] for row in NEWS]
@@ -197,7 +200,7 @@ def test_title_abstract_pairs_hold_out_news_that_training_never_saw(tmp_path):
         return {tuple(token for token in row if token) for row in mine.tolist()}, len(mine)
 
     def written(rows):
-        return {tuple(vocabulary.encode(row[3], 30)[: len(words(row[3]))].tolist()) for row in rows if row[4]}
+        return {tuple(vocabulary.encode(row[3], 30)[: len(split_words(row[3]))].tolist()) for row in rows if row[4]}
 
     found, n = titles(task.train)
     assert found == written(NEWS) and n == len(found)

@@ -10,9 +10,9 @@ import pyarrow.parquet as pq
 import pytest
 from data_files import compress
 
-from negwise.datasets import Lengths, Ragged, Shares, inspect, near, prepare, read, words
-from negwise.datasets.documents import Documents, document_task
-from negwise.datasets.near import THRESHOLD, WIDTH, equal_texts, near_groups
+from negwise.datasets import Lengths, Ragged, SplitSizes, inspect, near_duplicates, prepare, read, split_words
+from negwise.datasets.near_duplicates import THRESHOLD, WIDTH, equal_texts, near_duplicate_groups
+from negwise.datasets.pairs import PairTable, pair_task
 from negwise.errors import InputError
 
 PAIRS = [("a first title", "the body, of\nthe first"), ("second", 'quoted "body" here'), ("third", "one more body")]
@@ -50,7 +50,7 @@ def test_every_form_reads_the_same(form, ending, tmp_path):
     assert [[texts[at] for at in row["negatives"]] for row in rows] == NEGATIVES
     assert texts == ["no match", "none at all"]
     vocabulary = source.tables["words"]["id"].to_pylist()
-    assert [[vocabulary[at] for at in row["right_words"]] for row in rows] == [words(right) for _, right in PAIRS]
+    assert [[vocabulary[at] for at in row["right_words"]] for row in rows] == [split_words(right) for _, right in PAIRS]
 
 
 @pytest.mark.parametrize(
@@ -130,7 +130,7 @@ def test_near_groups_are_the_components_of_exact_jaccard(seed, threshold):
             old = group[b]
             group = [group[a] if g == old else g for g in group]
     numbers = {g: n for n, g in enumerate(dict.fromkeys(group))}
-    assert near_groups(Ragged.of(texts), threshold).tolist() == [numbers[g] for g in group]
+    assert near_duplicate_groups(Ragged.of(texts), threshold).tolist() == [numbers[g] for g in group]
     assert len(numbers) < len(texts)  # there was something to find
 
 
@@ -173,7 +173,7 @@ def item_texts(task):
 @pytest.mark.parametrize("seed", range(3))
 def test_no_body_has_a_near_one_in_another_split(messy, seed):
     source, pairs, _ = messy
-    task = prepare(source, shares=Shares(val=0.2, test=0.2), seed=seed, lengths=Lengths(title=20, body=60))
+    task = prepare(source, shares=SplitSizes(val=0.2, test=0.2), seed=seed, lengths=Lengths(title=20, body=60))
     texts = item_texts(task)
     part = {}
     for number, split in enumerate((task.train, task.val, task.test)):
@@ -183,11 +183,11 @@ def test_no_body_has_a_near_one_in_another_split(messy, seed):
     known = set(task.text.vocabulary.words)
 
     def side(title, body):
-        return part[tuple(tuple(w if w in known else "<unk>" for w in words(t)) for t in (title, body))]
+        return part[tuple(tuple(w if w in known else "<unk>" for w in split_words(t)) for t in (title, body))]
 
     near = crossing = 0
     for (a, b), (c, d) in itertools.combinations(pairs, 2):
-        if jaccard(words(b), words(d)) >= THRESHOLD:
+        if jaccard(split_words(b), split_words(d)) >= THRESHOLD:
             near += 1
             crossing += side(a, b) != side(c, d)
     assert near > 20 and crossing == 0
@@ -197,20 +197,20 @@ def test_no_body_has_a_near_one_in_another_split(messy, seed):
 
 def test_exclusions_are_every_body_that_some_pair_joins_with_the_title(messy):
     source, pairs, _ = messy
-    task = prepare(source, shares=Shares(val=0.01, test=0.01), lengths=Lengths(title=20, body=60))
+    task = prepare(source, shares=SplitSizes(val=0.01, test=0.01), lengths=Lengths(title=20, body=60))
     texts = item_texts(task)
     joined = {}
     for title, body in pairs:
-        joined.setdefault(tuple(words(title)), set()).add(tuple(words(body)))
+        joined.setdefault(tuple(split_words(title)), set()).add(tuple(split_words(body)))
     assert {(a, b) for a, b in texts if a and "<unk>" not in a + b} <= {
-        (tuple(words(a)), tuple(words(b))) for a, b in pairs
+        (tuple(split_words(a)), tuple(split_words(b))) for a, b in pairs
     }
     checked = 0
     for split in (task.train,):
         for i in range(len(split)):
             title, _ = texts[split.positives[i]]
             expected = {j for j, (_, body) in enumerate(texts) if body in joined[title]}
-            assert set(task.known[split.groups[i]].tolist()) == expected
+            assert set(task.train_exclusions[split.groups[i]].tolist()) == expected
             assert split.positives[i] in expected
             checked += len(expected) > 1
     assert checked >= 4
@@ -219,14 +219,14 @@ def test_exclusions_are_every_body_that_some_pair_joins_with_the_title(messy):
 
 def test_given_negatives_stay_within_their_split(messy):
     source, pairs, negatives = messy
-    task = prepare(source, shares=Shares(val=0.2, test=0.2), lengths=Lengths(title=20, body=60))
+    task = prepare(source, shares=SplitSizes(val=0.2, test=0.2), lengths=Lengths(title=20, body=60))
     texts = item_texts(task)
     low, high = task.train.candidates
     inside = {body for _, body in texts[low:high]}
     given, own = {}, {}
     for (title, body), listed in zip(pairs, negatives, strict=True):
-        given.setdefault(tuple(words(title)), set()).update(tuple(words(text)) for text in listed)
-        own.setdefault(tuple(words(title)), set()).add(tuple(words(body)))
+        given.setdefault(tuple(split_words(title)), set()).update(tuple(split_words(text)) for text in listed)
+        own.setdefault(tuple(split_words(title)), set()).add(tuple(split_words(body)))
     found_any = 0
     for i in range(len(task.train)):
         title, _ = texts[task.train.positives[i]]
@@ -251,10 +251,10 @@ def test_a_pair_that_is_left_out_still_joins_its_title_with_its_body():
     left, right = Ragged.of([[0], [1], [2], [3], [0]]), Ragged.of([[10], [11], [12], [13], [11]])
     nothing = Ragged.of([])
     folder = np.array([0, 0, 1, 2, 1])
-    data = Documents(left, right, nothing, Ragged.of([[]] * 5), np.array([0, 1, 2, 3, 1]), folder)
-    task = document_task(data, "folders", Shares(), 0, "made").task
+    data = PairTable(left, right, nothing, Ragged.of([[]] * 5), np.array([0, 1, 2, 3, 1]), folder)
+    task = pair_task(data, "folders", SplitSizes(), 0, "made").task
     assert [len(split) for split in (task.train, task.val, task.test)] == [2, 1, 1]
-    assert [task.known[group].tolist() for group in task.train.groups] == [[0, 1], [1]]
+    assert [task.train_exclusions[group].tolist() for group in task.train.groups] == [[0, 1], [1]]
 
 
 def test_a_pair_asks_with_its_own_left_side(messy):
@@ -266,7 +266,7 @@ def test_a_pair_asks_with_its_own_left_side(messy):
 
 def test_vocabulary_is_that_of_training(messy):
     source, *_ = messy
-    task = prepare(source, shares=Shares(val=0.3, test=0.3))
+    task = prepare(source, shares=SplitSizes(val=0.3, test=0.3))
     vocabulary = source.tables["words"]["id"].to_pylist()
     low, high = task.train.candidates
     used = {token for side in ("title", "body") for token in np.unique(task.text.tokens[side][low:high]).tolist()}
@@ -280,9 +280,9 @@ def test_report_counts_pairs(messy, tmp_path):
     source, pairs, negatives = messy
     report = inspect(source.path, cache=tmp_path / "cache")
     assert report.counts["pairs"] == len(pairs)
-    assert report.counts["distinct_bodies"] == len({tuple(words(body)) for _, body in pairs})
-    assert report.counts["body_length"] == np.mean([len(words(body)) for _, body in pairs])
-    bodies = [tuple(words(body)) for _, body in pairs]
+    assert report.counts["distinct_bodies"] == len({tuple(split_words(body)) for _, body in pairs})
+    assert report.counts["body_length"] == np.mean([len(split_words(body)) for _, body in pairs])
+    bodies = [tuple(split_words(body)) for _, body in pairs]
     assert report.negatives.most == max(len(pairs) - bodies.count(body) for body in bodies)
     assert f"the {sum(len(n) for n in negatives)} given are drawn no more often" in report.negatives.source
     assert report.counts["given_negatives"] == sum(len(n) for n in negatives)
@@ -291,18 +291,20 @@ def test_report_counts_pairs(messy, tmp_path):
 def test_a_template_is_not_compared_pair_by_pair(monkeypatch):
     """A thousand texts that differ in a word are half a million near pairs; a chain of them is enough."""
     compared = []
-    plain = near._jaccard
-    monkeypatch.setattr(near, "_jaccard", lambda sets, pairs: compared.append(len(pairs)) or plain(sets, pairs))
+    plain = near_duplicates._jaccard
+    monkeypatch.setattr(
+        near_duplicates, "_jaccard", lambda sets, pairs: compared.append(len(pairs)) or plain(sets, pairs)
+    )
     rng = random.Random(0)
     template = [rng.randrange(5000) for _ in range(60)]
     texts = [[*template[:at], 9000 + n, *template[at + 1 :]] for n in range(1000) for at in [rng.randrange(60)]]
-    assert set(near_groups(Ragged.of(texts)).tolist()) == {0}
+    assert set(near_duplicate_groups(Ragged.of(texts)).tolist()) == {0}
     assert sum(compared) < 30_000
     # the same beginning and many endings: too far apart, and seen to be so without a comparison
     compared.clear()
     texts = [template[:48] + list(range(10_000 + 12 * n, 10_012 + 12 * n)) for n in range(1000)]
     assert jaccard(texts[0], texts[1]) < THRESHOLD
-    assert len(set(near_groups(Ragged.of(texts)).tolist())) == 1000
+    assert len(set(near_duplicate_groups(Ragged.of(texts)).tolist())) == 1000
     assert sum(compared) == 0
 
 
@@ -312,9 +314,9 @@ def test_a_text_cut_off_exactly_at_the_threshold_is_near(threshold, short):
     long = list(range(14))  # ten shingles
     cut = long[: short + WIDTH - 1]
     assert jaccard(long, cut) == threshold
-    assert near_groups(Ragged.of([long, cut]), threshold).tolist() == [0, 0]
+    assert near_duplicate_groups(Ragged.of([long, cut]), threshold).tolist() == [0, 0]
     if short > 5:
-        assert near_groups(Ragged.of([long, cut[:-1]]), threshold).tolist() == [0, 1]
+        assert near_duplicate_groups(Ragged.of([long, cut[:-1]]), threshold).tolist() == [0, 1]
 
 
 @pytest.mark.parametrize(

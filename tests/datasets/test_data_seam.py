@@ -18,7 +18,7 @@ def lists(ragged):
 
 def test_impressions_give_their_own_negatives():
     task = clicks(users=40, items=100, impressions=200, history=5).task()
-    sampler = Impression(lists(task.shown), Exclusions.of(lists(task.known), task.n_items))
+    sampler = Impression(lists(task.impressions), Exclusions.of(lists(task.train_exclusions), task.n_items))
     _, positives, groups = task.train.batch(np.arange(50))
     drawn = sampler(positives, 4, Key(0, 0), owner=groups)
     assert drawn.mask.all()
@@ -30,11 +30,11 @@ def test_users_never_draw_what_training_knows(tmp_path):
     path = tmp_path / "ratings.dat"
     path.write_text("".join("::".join(map(str, row)) + "\n" for row in ratings()))
     task = prepare(read(path, cache=tmp_path / "cache"))
-    sampler = Uniform(task.n_items, exclude=Exclusions.of(lists(task.known), task.n_items))
+    sampler = Uniform(task.n_items, exclude=Exclusions.of(lists(task.train_exclusions), task.n_items))
     _, positives, groups = task.train.batch(np.arange(len(task.train)))
     drawn = sampler(positives, 20, Key(0, 0), owner=groups)
     for row, group in zip(drawn.ids.tolist(), groups.tolist(), strict=True):
-        assert not set(row) & set(task.known[group].tolist())
+        assert not set(row) & set(task.train_exclusions[group].tolist())
 
 
 def test_importing_data_loads_nothing_heavy():

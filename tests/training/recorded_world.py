@@ -83,7 +83,7 @@ def world(name):
     if name.startswith("siamese"):
         return texts(name).double(), Pairs(), Pool(Uniform(N_ITEMS), 12), None
     data = make_world(shown=True)
-    lists = Lists(torch.from_numpy(data.shown.offsets), torch.from_numpy(data.shown.ids))
+    lists = Lists(torch.from_numpy(data.impressions.offsets), torch.from_numpy(data.impressions.ids))
     return texts(name).double(), data.train, Impression(lists), None
 
 

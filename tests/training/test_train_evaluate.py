@@ -32,11 +32,14 @@ def expected(model, split, world):
     aucs, weights, ndcgs = [], [], []
     for example in split.chosen:
         every, positive, group = scores(model, split, example)
-        if world.shown is None:
-            left = np.setdiff1d(np.arange(N_ITEMS), np.setdiff1d(world.seen[group], positive))
+        if world.impressions is None:
+            left = np.setdiff1d(np.arange(N_ITEMS), np.setdiff1d(world.eval_exclusions[group], positive))
             labels, own = (left == positive).astype(int), every[left]
         else:
-            labels, own = world.labels[slice(*world.shown.offsets[group : group + 2])], every[world.shown[group]]
+            labels, own = (
+                world.labels[slice(*world.impressions.offsets[group : group + 2])],
+                every[world.impressions[group]],
+            )
         if 0 < labels.sum() < len(labels):
             aucs.append(roc_auc_score(labels, own))
             weights.append(labels.sum())
@@ -72,12 +75,12 @@ def test_a_range_of_candidates():
     """Positives of a split are told apart from that split's candidates alone."""
     world, model = make_world(), Mean()
     inside = np.flatnonzero((world.val.positives >= 10) & (world.val.positives < 40))
-    split = FullRanking(world.val, inside, 10, 40, world.seen)
+    split = FullRanking(world.val, inside, 10, 40, world.eval_exclusions)
     summary = evaluate(model, split)
     aucs = []
     for example in inside:
         every, positive, group = scores(model, split, example)
-        left = np.setdiff1d(np.arange(10, 40), np.setdiff1d(world.seen[group], positive))
+        left = np.setdiff1d(np.arange(10, 40), np.setdiff1d(world.eval_exclusions[group], positive))
         aucs.append(roc_auc_score(left == positive, every[left]))
     assert summary.auc.value == pytest.approx(np.mean(aucs), abs=1e-12)
 
@@ -86,7 +89,7 @@ def test_each_candidate_is_encoded_once():
     world, model = make_world(shown=True), Mean()
     split = judged(world)["val"]
     evaluate(model, split)
-    wanted = set(np.concatenate([world.shown[group] for group in split.groups]).tolist())
+    wanted = set(np.concatenate([world.impressions[group] for group in split.groups]).tolist())
     wanted |= set(world.val.items[split.chosen].flatten().tolist())
     assert model.encoded == [len(wanted)]
 
@@ -109,7 +112,9 @@ def test_a_group_is_one_query_however_many_its_clicks():
     double = np.concatenate((world.val.groups, world.val.groups[:5]))
     parts = (world.val.items, world.val.mask, world.val.users, world.val.positives)
     more = type(world.val)(*(np.concatenate((part, part[:5])) for part in parts), double)
-    split = judged(type(world)(world.train, more, world.test, world.seen, world.shown, world.labels))["val"]
+    split = judged(type(world)(world.train, more, world.test, world.eval_exclusions, world.impressions, world.labels))[
+        "val"
+    ]
     assert isinstance(split, Shown) and len(split.chosen) == 40
     assert evaluate(Dot(), split).to_dict() == evaluate(Dot(), judged(world)["val"]).to_dict()
 

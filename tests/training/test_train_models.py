@@ -69,7 +69,7 @@ def test_siamese_cnn_on_text_pairs(tmp_path):
     file.write_text("".join(json.dumps(row) + "\n" for row in rows))
     task = prepare(read(str(file), cache=tmp_path / "cache"))
     last = task.train.candidates[1]
-    known = lists(task.known)
+    known = lists(task.train_exclusions)
     here = known.ids < last
     known = Lists.of_pairs(known.owners[here], known.ids[here], len(known))
     sampler = Pool(Uniform(last, exclude=Exclusions.of(known, last)), 64)
@@ -103,8 +103,8 @@ def test_bert4rec_on_sequences(tmp_path):
     file = tmp_path / "clicks.csv"
     file.write_text("\n".join(lines) + "\n")
     task = prepare(read(str(file), cache=tmp_path / "cache"))
-    model = make("bert4rec", task, heads=2, head_dim=16, layers=1, dropout=0.0, max_len=task.train.places)
-    known = Exclusions.of(lists(task.known), task.n_items)
+    model = make("bert4rec", task, heads=2, head_dim=16, layers=1, dropout=0.0, max_len=task.train.max_length)
+    known = Exclusions.of(lists(task.train_exclusions), task.n_items)
     sampler = Uniform(task.n_items, exclude=known)
     _, curve = go(
         tmp_path / "run", model, task, sampler, ConstantK(10), Whole(task.windows), model.mask_items, steps=250

@@ -30,7 +30,7 @@ def test_distinct_is_unique(n_items, asked):
 
 def samplers():
     data = make_world(shown=True)
-    lists = Lists(torch.from_numpy(data.shown.offsets), torch.from_numpy(data.shown.ids))
+    lists = Lists(torch.from_numpy(data.impressions.offsets), torch.from_numpy(data.impressions.ids))
     counts = torch.arange(N_ITEMS) + 1
     return {
         "uniform": make_sampler(data),

@@ -97,8 +97,8 @@ class World:
     train: Clicks
     val: Clicks
     test: Clicks
-    seen: Rag
-    shown: Rag | None = None
+    eval_exclusions: Rag
+    impressions: Rag | None = None
     labels: np.ndarray | None = None
 
 
@@ -123,7 +123,7 @@ def make_world(n: int = 157, held: int = 40, shown: bool = False, seed: int = 0)
     splits = [clicks(n, 0), clicks(held, n), clicks(held, n + held)]
     if not shown:
         seen = [np.unique(rng.integers(0, N_ITEMS, 5)) for _ in range(N_USERS)]
-        return World(*splits, seen=ragged(seen))
+        return World(*splits, eval_exclusions=ragged(seen))
     lists, labels = [], []
     for split in splits:
         for positive in split.positives:
@@ -131,11 +131,11 @@ def make_world(n: int = 157, held: int = 40, shown: bool = False, seed: int = 0)
             lists.append(np.append(others, positive))
             labels.append(np.append(np.arange(len(others)) == 0 if rng.random() < 0.3 else np.zeros(len(others)), 1))
     clicked = ragged(lists)
-    return World(*splits, seen=clicked, shown=clicked, labels=np.concatenate(labels).astype(np.int8))
+    return World(*splits, eval_exclusions=clicked, impressions=clicked, labels=np.concatenate(labels).astype(np.int8))
 
 
 def make_sampler(world: World) -> Uniform:
-    lists = Lists(torch.from_numpy(world.seen.offsets), torch.from_numpy(world.seen.ids))
+    lists = Lists(torch.from_numpy(world.eval_exclusions.offsets), torch.from_numpy(world.eval_exclusions.ids))
     return Uniform(N_ITEMS, exclude=Exclusions.of(lists, N_ITEMS))
 
 

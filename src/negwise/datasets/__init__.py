@@ -9,36 +9,35 @@ Nothing here knows of K, of a model or of a loss; torch is loaded when the first
 
 from __future__ import annotations
 
-from negwise.datasets.cache import cache_folder
-from negwise.datasets.clicks import World, clicks
-from negwise.datasets.examples import Batch, Examples, Task, Windows
-from negwise.datasets.inspecting import inspect
+from negwise.datasets.clicks import ClickWorld, clicks
+from negwise.datasets.examples import Batch, Examples, SequenceWindows, TaskData
+from negwise.datasets.inspection import DataReport, inspect
 from negwise.datasets.prepare import Lengths, prepare
-from negwise.datasets.problems import Problem
 from negwise.datasets.ragged import Ragged
-from negwise.datasets.report import DataReport
 from negwise.datasets.source import Source, read
-from negwise.datasets.splits import Shares
-from negwise.datasets.words import Text, Vocabulary, words
+from negwise.datasets.splits import SplitSizes
+from negwise.datasets.table_cache import cache_folder
+from negwise.datasets.text_input import Problem
+from negwise.datasets.vocabulary import Text, Vocabulary, split_words
 
 __all__ = [
     "Batch",
+    "ClickWorld",
     "DataReport",
     "Examples",
     "Lengths",
     "Problem",
     "Ragged",
-    "Shares",
+    "SequenceWindows",
     "Source",
-    "Task",
+    "SplitSizes",
+    "TaskData",
     "Text",
     "Vocabulary",
-    "Windows",
-    "World",
     "cache_folder",
     "clicks",
     "inspect",
     "prepare",
     "read",
-    "words",
+    "split_words",
 ]

@@ -20,11 +20,11 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit, ndtr, ndtri, stdtr
 
-from negwise.datasets.examples import Task
+from negwise.datasets.examples import TaskData
 from negwise.datasets.impressions import Impressions, impression_task
 from negwise.datasets.ragged import Ragged, offsets_of
-from negwise.datasets.splits import Shares
-from negwise.datasets.words import SPECIAL, Text, Vocabulary
+from negwise.datasets.splits import SplitSizes
+from negwise.datasets.vocabulary import SPECIAL, Text, Vocabulary
 from negwise.errors import InputError
 
 Floats = NDArray[np.float64]
@@ -47,7 +47,7 @@ USERS_AT_ONCE = 256
 
 
 @dataclass(frozen=True, eq=False)
-class World:
+class ClickWorld:
     """The truth and the clicks: ``users`` (U, D), ``items`` (I, D), ``scales`` (U,) of the noise, ``threshold`` c."""
 
     shape: str
@@ -95,9 +95,9 @@ class World:
         r"""The label separation :math:`\mu = \sqrt2\,\Phi^{-1}(\mathrm{AUC})` (eq. 7); infinite without noise."""
         return float(np.sqrt(2.0) * ndtri(self.auc))
 
-    def task(self, *, split: str = "user", shares: Shares | None = None, history: int = 50) -> Task:
+    def task(self, *, split: str = "user", shares: SplitSizes | None = None, history: int = 50) -> TaskData:
         """Ready to train on; texts name the eighth of each coordinate, so that text models can learn the world."""
-        task = impression_task(self.impressions, split, shares or Shares(), history, self.seed, "clicks")
+        task = impression_task(self.impressions, split, shares or SplitSizes(), history, self.seed, "clicks")
         return replace(task, text=_text(self.items), digest=self.digest)
 
     @cached_property
@@ -123,7 +123,7 @@ def clicks(
     dimensions: int = 8,
     days: int = 14,
     seed: int = 0,
-) -> World:
+) -> ClickWorld:
     """A world of its own: ``noise`` is the dial (0: clicks follow affinity alone), ``shape`` one of `SHAPES`.
 
     Impressions show ``shown`` distinct items drawn alike; a history is drawn by the true click probabilities. The
@@ -131,20 +131,20 @@ def clicks(
     """
     _check(noise, shape, users, items, impressions, shown, history, click_rate, dimensions, days)
     random = np.random.Generator(np.random.PCG64(seed))
-    people = random.standard_normal((users, dimensions))
-    people /= np.linalg.norm(people, axis=1, keepdims=True)
-    things = random.standard_normal((items, dimensions))
+    user_vectors = random.standard_normal((users, dimensions))
+    user_vectors /= np.linalg.norm(user_vectors, axis=1, keepdims=True)
+    item_vectors = random.standard_normal((items, dimensions))
     spread = random.standard_normal(users) * (USER_SPREAD if shape == "users" else 0.0)
     scales = noise * np.exp(spread)
-    threshold = _threshold(people, things, scales, shape, click_rate)
+    threshold = _threshold(user_vectors, item_vectors, scales, shape, click_rate)
 
     def probability(these: NDArray[np.int64]) -> Floats:
-        return _probability(people[these] @ things.T, scales[these, None], threshold, shape)
+        return _probability(user_vectors[these] @ item_vectors.T, scales[these, None], threshold, shape)
 
-    past = np.concatenate([_weighted(random, probability(these), history) for these in _chunks(users)])
+    past = np.concatenate([_draw_distinct(random, probability(these), history) for these in _chunks(users)])
     whose = np.sort(random.integers(0, users, impressions))
-    lists = np.concatenate([_weighted(random, np.ones((len(c), items)), shown) for c in _chunks(impressions)])
-    affinity = np.einsum("nd,nsd->ns", people[whose], things[lists])
+    lists = np.concatenate([_draw_distinct(random, np.ones((len(c), items)), shown) for c in _chunks(impressions)])
+    affinity = np.einsum("nd,nsd->ns", user_vectors[whose], item_vectors[lists])
     chance = _probability(affinity, scales[whose, None], threshold, shape)
     labels = (random.random(chance.shape) < chance).astype(np.int8)
     made = Impressions(
@@ -159,7 +159,7 @@ def clicks(
         n_users=users,
         n_items=items,
     )
-    return World(shape, noise, seed, people, things, scales, threshold, made)
+    return ClickWorld(shape, noise, seed, user_vectors, item_vectors, scales, threshold, made)
 
 
 def _probability(affinity: Floats, scale: Floats, threshold: float, shape: str) -> Floats:
@@ -169,16 +169,16 @@ def _probability(affinity: Floats, scale: Floats, threshold: float, shape: str) 
     return SHAPES[shape](np.nan_to_num(standing, nan=-np.inf, posinf=np.inf, neginf=-np.inf))
 
 
-def _threshold(people: Floats, things: Floats, scales: Floats, shape: str, rate: float) -> float:
+def _threshold(user_vectors: Floats, item_vectors: Floats, scales: Floats, shape: str, rate: float) -> float:
     from scipy.optimize import brentq  # takes a while to load, and only a simulated world needs it
 
-    few = np.linspace(0, len(people) - 1, min(len(people), USERS_AT_ONCE)).astype(np.int64)
-    affinity, scale = people[few] @ things.T, scales[few, None]
+    few = np.linspace(0, len(user_vectors) - 1, min(len(user_vectors), USERS_AT_ONCE)).astype(np.int64)
+    affinity, scale = user_vectors[few] @ item_vectors.T, scales[few, None]
     edge = float(np.abs(affinity).max() + 1e3 * max(float(scale.max()), 1.0))
     return float(brentq(lambda c: _probability(affinity, scale, c, shape).mean() - rate, -edge, edge, xtol=1e-9))
 
 
-def _weighted(random: np.random.Generator, weight: Floats, n: int) -> NDArray[np.int64]:
+def _draw_distinct(random: np.random.Generator, weight: Floats, n: int) -> NDArray[np.int64]:
     """(B, n) distinct columns of each row, drawn by ``weight`` without replacement (exponential races)."""
     with np.errstate(divide="ignore", over="ignore"):
         finish = random.standard_exponential(weight.shape) / weight

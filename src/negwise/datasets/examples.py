@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from negwise.datasets.ragged import Ints, Ragged
-from negwise.datasets.words import Text
+from negwise.datasets.vocabulary import Text
 from negwise.errors import InputError
 
 if TYPE_CHECKING:
@@ -44,18 +44,18 @@ class Examples:
     users: Ints
     positives: Ints
     groups: Ints
-    places: int
+    max_length: int
     candidates: tuple[int, int]
 
     def __len__(self) -> int:
         return len(self.positives)
 
     def batch(self, indices: Sequence[int] | NDArray[np.integer[Any]]) -> Batch:
-        """The examples with these numbers: one query a row, H = ``places`` wide, items first, padding last."""
+        """The examples with these numbers: one query a row, H = ``max_length`` wide, items first, padding last."""
         import torch
 
         chosen = np.asarray(indices, np.int64)
-        items, mask = windows(self.items, self.start[chosen], self.end[chosen], self.places)
+        items, mask = padded_windows(self.items, self.start[chosen], self.end[chosen], self.max_length)
         return Batch(
             _query(items, mask, self.users[chosen]),
             torch.from_numpy(self.positives[chosen]),
@@ -64,35 +64,35 @@ class Examples:
 
 
 @dataclass(frozen=True, eq=False)
-class Windows:
+class SequenceWindows:
     """Whole training sequences, for models that ask for places within them: row r is ``items[start[r]:end[r]]``.
 
-    A row has at most ``places`` items, its query no ``positions``, and ``query.users`` are the rows' groups.
+    A row has at most ``max_length`` items, its query no ``positions``, and ``query.users`` are the rows' groups.
     """
 
     items: Ints
     start: Ints
     end: Ints
     users: Ints
-    places: int
+    max_length: int
 
     def __len__(self) -> int:
         return len(self.start)
 
     def batch(self, indices: Sequence[int] | NDArray[np.integer[Any]]) -> Query:
         chosen = np.asarray(indices, np.int64)
-        items, mask = windows(self.items, self.start[chosen], self.end[chosen], self.places)
+        items, mask = padded_windows(self.items, self.start[chosen], self.end[chosen], self.max_length)
         return _query(items, mask, self.users[chosen])
 
 
 @dataclass(frozen=True, eq=False)
-class Task:
+class TaskData:
     """A data set made ready: three splits over ``n_items`` candidates.
 
-    Lists by group (an impression, a user, a document): ``known`` has what is no negative of the group in
-    training, ``seen`` what is none in an evaluation, ``negatives`` what was given as one (None: draw from the
-    candidates of the split). Impressions also have ``shown``, all that was shown, and ``labels`` beside
-    ``shown.ids``; sequences have ``windows``. ``popularity`` (n_items,) counts training positives.
+    Lists by group (an impression, a user, a document): ``train_exclusions`` has what is no negative of the group in
+    training, ``eval_exclusions`` what is none in an evaluation, ``negatives`` what was given as one (None: draw from
+    the candidates of the split). Impressions also have ``impressions``, all that was shown, and ``labels`` beside
+    ``impressions.ids``; sequences have ``windows``. ``popularity`` (n_items,) counts training positives.
     """
 
     name: str
@@ -102,12 +102,12 @@ class Task:
     val: Examples
     test: Examples
     popularity: Ints
-    known: Ragged
-    seen: Ragged
+    train_exclusions: Ragged
+    eval_exclusions: Ragged
     negatives: Ragged | None = None
-    shown: Ragged | None = None
+    impressions: Ragged | None = None
     labels: NDArray[np.int8] | None = None
-    windows: Windows | None = None
+    windows: SequenceWindows | None = None
     text: Text | None = None
     split: str = ""
     digest: str = ""
@@ -123,10 +123,10 @@ class Task:
         return found
 
 
-def windows(items: Ints, start: Ints, end: Ints, places: int) -> tuple[Ints, NDArray[np.bool_]]:
-    """The last ``places`` of ``items[start:end]``, row by row: (B, H) ids, 0 where the mask (B, H) is false."""
-    length = np.minimum(end - start, places)
-    place = np.arange(places)
+def padded_windows(items: Ints, start: Ints, end: Ints, max_length: int) -> tuple[Ints, NDArray[np.bool_]]:
+    """The last ``max_length`` of ``items[start:end]``, row by row: (B, H) ids, 0 where the mask (B, H) is false."""
+    length = np.minimum(end - start, max_length)
+    place = np.arange(max_length)
     mask = place < length[:, None]
     at = np.where(mask, (end - length)[:, None] + place, 0)
     return (np.where(mask, items[at], 0) if len(items) else at), mask
@@ -140,11 +140,11 @@ def _query(items: Ints, mask: NDArray[np.bool_], users: Ints) -> Query:
     return Query(torch.from_numpy(items), torch.from_numpy(mask), torch.from_numpy(users))
 
 
-def popularity(train: Examples, n_items: int) -> Ints:
+def count_positives(train: Examples, n_items: int) -> Ints:
     return np.bincount(train.positives, minlength=n_items)
 
 
-def check_splits(task: Task, path: str) -> Task:
+def check_splits(task: TaskData, path: str) -> TaskData:
     """A task with an empty split serves nobody: say which one, and what to do."""
     for name in ("train", "val", "test"):
         if len(getattr(task, name)) == 0:

@@ -8,13 +8,22 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from negwise.datasets.examples import Examples, Task, check_splits, popularity
-from negwise.datasets.moments import DAY
-from negwise.datasets.ragged import Ints, Ragged, less
-from negwise.datasets.splits import TEST, TRAIN, VAL, Parts, Shares, at_random, by_time, check_choice
+from negwise.datasets.examples import Examples, TaskData, check_splits, count_positives
+from negwise.datasets.ragged import Ints, Ragged, difference
+from negwise.datasets.splits import (
+    TEST,
+    TRAIN,
+    VAL,
+    SplitLabels,
+    SplitSizes,
+    check_split_name,
+    split_at_random,
+    split_by_time,
+)
+from negwise.datasets.timestamps import DAY_MS
 from negwise.errors import InputError
 
-SPLITS = ("time", "user", "folders")
+IMPRESSION_SPLITS = ("time", "user", "folders")
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,7 +46,7 @@ class Impressions:
     folder: Ints | None = None
 
 
-def impressions_of(
+def impressions_from_rows(
     users: Ints, items: Ints, times: Ints, labels: Ints, impressions: Ints, n_users: int, n_items: int
 ) -> Impressions:
     """From rows (user, item, time, label, impression) in any order.
@@ -47,8 +56,8 @@ def impressions_of(
     order = np.lexsort((times, impressions))
     number, first = np.unique(impressions[order], return_index=True)
     shown = Ragged(np.append(first, len(order)).astype(np.int64), items[order])
-    whose, when = users[order][first], times[order][first]
-    if (users[order] != np.repeat(whose, shown.lengths)).any():
+    owner, start_time = users[order][first], times[order][first]
+    if (users[order] != np.repeat(owner, shown.lengths)).any():
         raise InputError("an impression has rows of two users; give each its own impression id")
     click = np.flatnonzero(labels == 1)
     click = click[np.lexsort((times[click], users[click]))]
@@ -56,35 +65,35 @@ def impressions_of(
     clock = np.unique(times, return_inverse=True)[1]
     span = int(clock.max()) + 1
     keys = users[click] * span + clock[click]
-    start = np.searchsorted(keys, whose * span)
-    end = np.searchsorted(keys, whose * span + clock[order][first])
+    start = np.searchsorted(keys, owner * span)
+    end = np.searchsorted(keys, owner * span + clock[order][first])
     labelled = np.ones(len(number), bool)
     flat = labels[order].astype(np.int8)
-    return Impressions(whose, when, items[click], start, end, shown, flat, labelled, n_users, n_items)
+    return Impressions(owner, start_time, items[click], start, end, shown, flat, labelled, n_users, n_items)
 
 
 def impression_task(
     data: Impressions,
     split: str,
-    shares: Shares,
-    places: int,
+    shares: SplitSizes,
+    max_length: int,
     seed: int,
     path: str,
-) -> Task:
+) -> TaskData:
     """Examples are (history -> click), grouped by impression. By ``split``:
 
     ``time``: the last days are held out; ``user``: users are; ``folders``: as published, train/ dev/ test/, and where
     test/ is missing or has no labels dev/ is test and the last day of train/ validation.
     """
-    choose: dict[str, Callable[[], Parts]] = {
-        "time": lambda: by_time(_times(data, path), shares, path),
-        "user": lambda: at_random(data.n_users, shares, seed, f"{path}: split='user' of {data.n_users} users")[
+    choices: dict[str, Callable[[], SplitLabels]] = {
+        "time": lambda: split_by_time(_times(data, path), shares, path),
+        "user": lambda: split_at_random(data.n_users, shares, seed, f"{path}: split='user' of {data.n_users} users")[
             data.users
         ],
         "folders": lambda: _by_folder(data, path),
     }
-    part = choose[check_choice(split, SPLITS, path, shares)]()
-    held = part[~data.labelled]
+    split_of = choices[check_split_name(split, IMPRESSION_SPLITS, path, shares)]()
+    held = split_of[~data.labelled]
     if (held != TEST).any() or (split == "time" and len(held)):
         raise InputError(
             f"{path}: {len(held)} impressions have no labels, so split={split!r} has nothing to learn or judge there. "
@@ -93,23 +102,24 @@ def impression_task(
     users = data.users
     row = data.shown.rows
     clicks = np.flatnonzero(data.labels == 1)
-    whole = _examples(data, row[clicks], data.shown.ids[clicks], users, places)
-    train, val, test = (_subset(whole, part[whole.groups] == which) for which in (TRAIN, VAL, TEST))
+    all_examples = _examples(data, row[clicks], data.shown.ids[clicks], users, max_length)
+    train, val, test = (_subset(all_examples, split_of[all_examples.groups] == which) for which in (TRAIN, VAL, TEST))
     click, n = data.labels == 1, len(data.shown)
-    known = Ragged.of_pairs(row[click], data.shown.ids[click], n)
+    exclusions = Ragged.of_pairs(row[click], data.shown.ids[click], n)
     judged = ~click & data.labelled[row]
-    task = Task(
+    task = TaskData(
         "impressions",
         data.n_items,
         data.n_users,
         train,
         val,
         test,
-        popularity(train, data.n_items),
-        known=known,
-        seen=known,
-        negatives=less(Ragged.of_pairs(row[judged], data.shown.ids[judged], n), known),  # shown twice, clicked once
-        shown=data.shown,
+        count_positives(train, data.n_items),
+        train_exclusions=exclusions,
+        eval_exclusions=exclusions,
+        # less the exclusions: an item may be shown twice and clicked once
+        negatives=difference(Ragged.of_pairs(row[judged], data.shown.ids[judged], n), exclusions),
+        impressions=data.shown,
         labels=data.labels,
         split=split,
         notes=_notes(data),
@@ -128,25 +138,25 @@ def _times(data: Impressions, path: str) -> Ints:
     return data.times
 
 
-def _by_folder(data: Impressions, path: str) -> Parts:
+def _by_folder(data: Impressions, path: str) -> SplitLabels:
     if data.folder is None or not (data.folder == 1).any() or data.times is None:
         raise InputError(f"{path}: split='folders' needs train/ and dev/. Type --split user.")
     judged = (data.folder == 2) & data.labelled
     if judged.any():
         return data.folder.astype(np.int8)
-    day = data.times // DAY
+    day = data.times // DAY_MS
     train = data.folder == 0
     last = train & (day == day[train].max())
     return np.where(train & ~last, TRAIN, np.where(last, VAL, TEST)).astype(np.int8)
 
 
-def _examples(data: Impressions, groups: Ints, positives: Ints, users: Ints, places: int) -> Examples:
-    start, end, whose = data.start[groups], data.end[groups], users[groups]
-    return Examples(data.clicked, start, end, whose, positives, groups, places, (0, data.n_items))
+def _examples(data: Impressions, groups: Ints, positives: Ints, users: Ints, max_length: int) -> Examples:
+    start, end, owner = data.start[groups], data.end[groups], users[groups]
+    return Examples(data.clicked, start, end, owner, positives, groups, max_length, (0, data.n_items))
 
 
-def _subset(whole: Examples, here: NDArray[np.bool_]) -> Examples:
+def _subset(examples: Examples, in_split: NDArray[np.bool_]) -> Examples:
     start, end, users, positives, groups = (
-        part[here] for part in (whole.start, whole.end, whole.users, whole.positives, whole.groups)
+        part[in_split] for part in (examples.start, examples.end, examples.users, examples.positives, examples.groups)
     )
-    return replace(whole, start=start, end=end, users=users, positives=positives, groups=groups)
+    return replace(examples, start=start, end=end, users=users, positives=positives, groups=groups)

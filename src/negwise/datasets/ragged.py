@@ -67,10 +67,10 @@ class Ragged:
     def take(self, rows: Ints) -> Ragged:
         """The lists of ``rows``, in that order."""
         offsets = offsets_of(self.lengths[rows])
-        return Ragged(offsets, self.ids[places(self.offsets[rows], offsets)])
+        return Ragged(offsets, self.ids[flat_indices(self.offsets[rows], offsets)])
 
 
-def less(lists: Ragged, others: Ragged) -> Ragged:
+def difference(lists: Ragged, others: Ragged) -> Ragged:
     """Sorted sets without what the same row of ``others``, sorted sets too, has."""
     span = max(int(lists.ids.max(initial=0)), int(others.ids.max(initial=0))) + 1
     mine, theirs = (part.rows * span + part.ids for part in (lists, others))
@@ -84,7 +84,7 @@ def offsets_of(lengths: NDArray[np.integer[Any]]) -> Ints:
     return np.concatenate((np.zeros(1, np.int64), np.cumsum(lengths, dtype=np.int64)))
 
 
-def places(starts: Ints, offsets: Ints) -> Ints:
+def flat_indices(starts: Ints, offsets: Ints) -> Ints:
     """Where the ids of lists that begin at ``starts`` lie, list after list."""
     return np.arange(offsets[-1]) + np.repeat(starts - offsets[:-1], np.diff(offsets))
 

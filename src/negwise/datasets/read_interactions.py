@@ -12,13 +12,11 @@ from datetime import date
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from negwise.datasets.columns import choose
-from negwise.datasets.moments import looks_like_a_day, moment
-from negwise.datasets.opening import delimited, lines
-from negwise.datasets.problems import Tolerance, shown
-from negwise.datasets.recognise import Found
-from negwise.datasets.storing import Numbering, TableWriter
-from negwise.datasets.tabular import cell_rows
+from negwise.datasets.formats import DetectedFormat, choose_columns
+from negwise.datasets.rows import read_rows
+from negwise.datasets.table_cache import IdMap, TableWriter
+from negwise.datasets.text_input import BadRows, quote, read_delimited, read_lines
+from negwise.datasets.timestamps import looks_like_a_day, parse_timestamp
 from negwise.errors import InputError
 
 COLUMNS = {"user": "int32", "item": "int32", "time": "int64", "label": "int8", "impression": "int32"}
@@ -33,24 +31,26 @@ class Interaction(NamedTuple):
     impression: object = None
 
 
-def read_interactions(found: Found, folder: Path, tolerance: Tolerance, columns: Mapping[str, str]) -> int:
+def read_interactions(detected: DetectedFormat, folder: Path, bad_rows: BadRows, columns: Mapping[str, str]) -> int:
     """Write the tables; how many rows were good."""
-    file = found.files[0]
-    users, items, impressions = Numbering(), Numbering(), Numbering()
-    roles, rows = _rows(found, tolerance, columns)
+    file = detected.files[0]
+    users, items, impressions = IdMap(), IdMap(), IdMap()
+    roles, rows = _rows(detected, bad_rows, columns)
     day: int | None = None  # the last time, while all of them read as days
     with TableWriter(folder, "interactions", COLUMNS) as table:
         for row in rows:
             user, item, impression = _name(row.user), _name(row.item), _name(row.impression)
-            time = moment(row.time) if "time" in roles else None
+            time = parse_timestamp(row.time) if "time" in roles else None
             label = _label(row.label) if "label" in roles else 1
             if not user or not item or not (impression or "impression" not in roles):
-                tolerance.bad(file, row.where, f"no {'user' if not user else 'item' if not item else 'impression'}")
+                bad_rows.add_row(file, row.where, f"no {'user' if not user else 'item' if not item else 'impression'}")
             elif time is None and "time" in roles:
-                tolerance.bad(file, row.where, f"time {shown(row.time)} is neither seconds since 1970 nor an ISO date")
+                bad_rows.add_row(
+                    file, row.where, f"time {quote(row.time)} is neither seconds since 1970 nor an ISO date"
+                )
             elif label is None:
-                tolerance.bad(
-                    file, row.where, f"label {shown(row.label)}, expected 1 (clicked) or 0 (shown, not clicked)"
+                bad_rows.add_row(
+                    file, row.where, f"label {quote(row.label)}, expected 1 (clicked) or 0 (shown, not clicked)"
                 )
             else:
                 group = impressions(impression) if "impression" in roles else None
@@ -67,38 +67,40 @@ def read_interactions(found: Found, folder: Path, tolerance: Tolerance, columns:
     return table.rows
 
 
-def _rows(found: Found, tolerance: Tolerance, columns: Mapping[str, str]) -> tuple[set[str], Iterator[Interaction]]:
+def _rows(
+    detected: DetectedFormat, bad_rows: BadRows, columns: Mapping[str, str]
+) -> tuple[set[str], Iterator[Interaction]]:
     """The roles that the file has, and its rows."""
-    file = found.files[0]
-    if found.form == "spaces":
-        return {"user", "item"}, _split(file, tolerance, None, 2)
-    if found.form == "dat":
-        return {"user", "item", "time"}, _split(file, tolerance, "::", 4)
-    if found.kind == "movielens":
-        return {"user", "item", "time"}, _ratings(file, tolerance, found.delimiter)
-    chosen = choose(file, "interactions", found.names, columns)
-    rows = cell_rows(found, tolerance, chosen)
+    file = detected.files[0]
+    if detected.form == "spaces":
+        return {"user", "item"}, _split(file, bad_rows, None, 2)
+    if detected.form == "dat":
+        return {"user", "item", "time"}, _split(file, bad_rows, "::", 4)
+    if detected.kind == "movielens":
+        return {"user", "item", "time"}, _ratings(file, bad_rows, detected.delimiter)
+    chosen = choose_columns(file, "interactions", detected.names, columns)
+    rows = read_rows(detected, bad_rows, chosen)
     return set(chosen), (Interaction(where, **cells) for where, cells in rows)
 
 
-def _split(file: Path, tolerance: Tolerance, separator: str | None, width: int) -> Iterator[Interaction]:
-    for number, text in lines(file, tolerance):
+def _split(file: Path, bad_rows: BadRows, separator: str | None, width: int) -> Iterator[Interaction]:
+    for number, text in read_lines(file, bad_rows):
         if not text.strip():
             continue
         cells = text.split(separator)
         if len(cells) != width or not (cells[0].isdecimal() and cells[1].isdecimal()):
             form = "user item" if width == 2 else "user::item::rating::time"
-            tolerance.bad(file, f"line {number}", f"{shown(text)}, expected {form} with whole numbers")
+            bad_rows.add_row(file, f"line {number}", f"{quote(text)}, expected {form} with whole numbers")
             continue
         yield Interaction(f"line {number}", cells[0], cells[1], cells[3] if width == 4 else None)
 
 
-def _ratings(file: Path, tolerance: Tolerance, delimiter: str) -> Iterator[Interaction]:
-    rows = delimited(file, tolerance, delimiter)
+def _ratings(file: Path, bad_rows: BadRows, delimiter: str) -> Iterator[Interaction]:
+    rows = read_delimited(file, bad_rows, delimiter)
     next(rows)
     for number, cells in rows:
         if len(cells) != 4:
-            tolerance.bad(file, f"line {number}", f"{len(cells)} cells, expected userId, movieId, rating, timestamp")
+            bad_rows.add_row(file, f"line {number}", f"{len(cells)} cells, expected userId, movieId, rating, timestamp")
             continue
         yield Interaction(f"line {number}", cells[0], cells[1], cells[3])
 

@@ -9,80 +9,77 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from negwise.datasets.moments import mind_moment
-from negwise.datasets.opening import lines
-from negwise.datasets.problems import Tolerance, shown
-from negwise.datasets.recognise import PARTS, Found
-from negwise.datasets.storing import Numbering, TableWriter
-from negwise.datasets.words import words
+from negwise.datasets.formats import SPLIT_FOLDERS, DetectedFormat
+from negwise.datasets.table_cache import IdMap, TableWriter
+from negwise.datasets.text_input import BadRows, quote, read_lines
+from negwise.datasets.timestamps import parse_mind_timestamp
+from negwise.datasets.vocabulary import split_words
 
 NEWS = {"id": "string", "category": "string", "subcategory": "string", "title": "string", "abstract": "string"}
 NEWS |= {"title_words": "ints", "abstract_words": "ints", "part": "int8"}
 IMPRESSIONS = {"user": "int32", "time": "int64", "part": "int8", "history": "ints", "shown": "ints", "labels": "ints"}
 
 
-def read_mind(found: Found, folder: Path, tolerance: Tolerance) -> int:
+def read_mind(detected: DetectedFormat, folder: Path, bad_rows: BadRows) -> int:
     """Write the tables; how many impressions there are."""
-    parts = [PARTS.index(part) if part else 0 for part in found.parts]
-    news, vocabulary, users = Numbering(), Numbering(), Numbering()
+    parts = [SPLIT_FOLDERS.index(part) if part else 0 for part in detected.parts]
+    news, vocabulary, users = IdMap(), IdMap(), IdMap()
     with TableWriter(folder, "news", NEWS) as table:
-        for file, part in zip(found.files[0::2], parts, strict=True):
-            _news(file, part, table, news, vocabulary, tolerance)
+        for file, part in zip(detected.files[0::2], parts, strict=True):
+            _news(file, part, table, news, vocabulary, bad_rows)
     vocabulary.write(folder, "words")
     with TableWriter(folder, "impressions", IMPRESSIONS) as table:
-        for file, part in zip(found.files[1::2], parts, strict=True):
-            _behaviors(file, part, table, news.number, users, tolerance)
+        for file, part in zip(detected.files[1::2], parts, strict=True):
+            _behaviors(file, part, table, news.ids, users, bad_rows)
     users.write(folder, "users")
     return table.rows
 
 
-def _news(
-    file: Path, part: int, table: TableWriter, news: Numbering, vocabulary: Numbering, tolerance: Tolerance
-) -> None:
+def _news(file: Path, part: int, table: TableWriter, news: IdMap, vocabulary: IdMap, bad_rows: BadRows) -> None:
     own: set[str] = set()
-    for number, text in lines(file, tolerance):
+    for number, text in read_lines(file, bad_rows):
         cells = text.split("\t")
         if len(cells) != 8:
-            tolerance.bad(file, f"line {number}", f"{len(cells)} cells, expected the 8 of news.tsv")
+            bad_rows.add_row(file, f"line {number}", f"{len(cells)} cells, expected the 8 of news.tsv")
             continue
         name, category, subcategory, title, abstract = (cell.strip() for cell in cells[:5])
         if not name or not title:
-            tolerance.bad(file, f"line {number}", f"news {shown(name)} has no {'title' if name else 'id'}")
+            bad_rows.add_row(file, f"line {number}", f"news {quote(name)} has no {'title' if name else 'id'}")
             continue
         if name in own:
-            tolerance.bad(file, f"line {number}", f"news {shown(name)} stands in the file twice")
+            bad_rows.add_row(file, f"line {number}", f"news {quote(name)} stands in the file twice")
             continue
         own.add(name)
-        if name in news.number:
+        if name in news.ids:
             continue  # the parts share news
         news(name)
-        numbered = ([vocabulary(word) for word in words(field)] for field in (title, abstract))
+        numbered = ([vocabulary(word) for word in split_words(field)] for field in (title, abstract))
         table.add(name, category, subcategory, title, abstract, *numbered, part)
 
 
 def _behaviors(
-    file: Path, part: int, table: TableWriter, news: dict[str, int], users: Numbering, tolerance: Tolerance
+    file: Path, part: int, table: TableWriter, news: dict[str, int], users: IdMap, bad_rows: BadRows
 ) -> None:
-    for number, text in lines(file, tolerance):
+    for number, text in read_lines(file, bad_rows):
         cells = text.split("\t")
         if len(cells) != 5:
-            tolerance.bad(file, f"line {number}", f"{len(cells)} cells, expected the 5 of behaviors.tsv")
+            bad_rows.add_row(file, f"line {number}", f"{len(cells)} cells, expected the 5 of behaviors.tsv")
             continue
         _, user, clock, history, shown_cell = cells
-        time, listed = mind_moment(clock), shown_cell.split()
+        time, listed = parse_mind_timestamp(clock), shown_cell.split()
         labelled = bool(listed) and listed[0].endswith(("-0", "-1"))
         clicks = _labels(listed) if labelled else None
         names = [entry[:-2] for entry in listed] if labelled else listed
         past = history.split()
         wrong = (
-            f"time {shown(clock)}, expected the form 11/12/2019 2:14:46 PM" if time is None
+            f"time {quote(clock)}, expected the form 11/12/2019 2:14:46 PM" if time is None
             else "no user" if not user.strip()
             else "nothing was shown" if not listed
             else "shown news must all end in -0 or -1, or none of them" if labelled != (clicks is not None)
             else _unknown(news, past, names)
         )  # fmt: skip
         if wrong is not None:
-            tolerance.bad(file, f"line {number}", wrong)
+            bad_rows.add_row(file, f"line {number}", wrong)
             continue
         table.add(users(user.strip()), time, part, [news[n] for n in past], [news[n] for n in names], clicks)
 
@@ -94,4 +91,4 @@ def _labels(listed: Sequence[str]) -> list[int] | None:
 
 def _unknown(news: dict[str, int], *names: Sequence[str]) -> str | None:
     strange = [name for listed in names for name in listed if name not in news]
-    return f"news {shown(strange[0])} is not in news.tsv" if strange else None
+    return f"news {quote(strange[0])} is not in news.tsv" if strange else None

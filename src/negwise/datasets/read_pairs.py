@@ -12,33 +12,34 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from negwise.datasets.columns import choose
-from negwise.datasets.problems import Tolerance, shown
-from negwise.datasets.recognise import Found
-from negwise.datasets.storing import Numbering, TableWriter
-from negwise.datasets.tabular import cell_rows, is_unicode
-from negwise.datasets.words import has_words, words
+from negwise.datasets.formats import DetectedFormat, choose_columns
+from negwise.datasets.rows import is_unicode, read_rows
+from negwise.datasets.table_cache import IdMap, TableWriter
+from negwise.datasets.text_input import BadRows, quote
+from negwise.datasets.vocabulary import has_words, split_words
 
 PAIRS = {"left": "string", "right": "string", "left_words": "ints", "right_words": "ints", "negatives": "ints"}
 TEXTS = {"text": "string", "words": "ints"}
 
 
-def read_pairs(found: Found, folder: Path, tolerance: Tolerance, columns: Mapping[str, str]) -> int:
+def read_pairs(detected: DetectedFormat, folder: Path, bad_rows: BadRows, columns: Mapping[str, str]) -> int:
     """Write the tables; how many rows were good."""
-    file = found.files[0]
-    chosen = choose(file, "pairs", found.names, columns)
+    file = detected.files[0]
+    chosen = choose_columns(file, "pairs", detected.names, columns)
     good = 0
     with PairWriter(folder) as writer:
-        for where, cells in cell_rows(found, tolerance, chosen):
+        for where, cells in read_rows(detected, bad_rows, chosen):
             left, rights = cells["left"], _texts(cells["right"])
             negatives = _texts(cells.get("negatives"))
             if not isinstance(left, str) or not has_words(left):
-                tolerance.bad(file, where, f"{chosen['left']} is {shown(left)}, expected text with words")
+                bad_rows.add_row(file, where, f"{chosen['left']} is {quote(left)}, expected text with words")
             elif rights is None or not rights:
-                tolerance.bad(file, where, f"{chosen['right']} is {shown(cells['right'])}, expected text with words")
+                bad_rows.add_row(file, where, f"{chosen['right']} is {quote(cells['right'])}, expected text with words")
             elif negatives is None:
-                came = shown(cells["negatives"])
-                tolerance.bad(file, where, f"negatives are {came}, expected text with words, or a list of such texts")
+                came = quote(cells["negatives"])
+                bad_rows.add_row(
+                    file, where, f"negatives are {came}, expected text with words, or a list of such texts"
+                )
             else:
                 good += 1
                 for right in rights:
@@ -51,7 +52,7 @@ class PairWriter:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self._words = Numbering()
+        self._words = IdMap()
         self._pairs = TableWriter(folder, "pairs", PAIRS)
         self._texts = TableWriter(folder, "texts", TEXTS)
         self._known: dict[bytes, int] = {}
@@ -70,7 +71,7 @@ class PairWriter:
         self._pairs.add(left, right, self._numbers(left), self._numbers(right), given)
 
     def _numbers(self, text: str) -> list[int]:
-        return [self._words(word) for word in words(text)]
+        return [self._words(word) for word in split_words(text)]
 
     def _text(self, text: str) -> int:
         # 16 bytes stand for a text, so that memory does not grow with its length

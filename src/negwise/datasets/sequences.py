@@ -7,12 +7,24 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from negwise.datasets.examples import Examples, Task, Windows, check_splits
+from negwise.datasets.examples import Examples, SequenceWindows, TaskData, check_splits
 from negwise.datasets.ragged import Ints, Ragged, offsets_of
-from negwise.datasets.splits import TEST, TRAIN, VAL, Parts, Shares, at_random, by_time, check_choice
+from negwise.datasets.splits import (
+    TEST,
+    TRAIN,
+    VAL,
+    SplitLabels,
+    SplitSizes,
+    check_split_name,
+    split_at_random,
+    split_by_time,
+)
 from negwise.errors import InputError
 
-SPLITS = ("last", "user", "time")
+SEQUENCE_SPLITS = ("last", "user", "time")
+
+CONTEXT_ONLY = 3
+"""Items of held-out users that are only read: in no split as positives, and never taught."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,7 +49,7 @@ class Sequences:
         return np.repeat(np.arange(self.n_users), np.diff(self.offsets))
 
 
-def sequences_of(
+def sequences_from_rows(
     users: Ints, items: Ints, times: Ints | None, n_users: int, n_items: int, labels: Ints | None = None
 ) -> Sequences:
     """From rows in any order; rows of one user at one time keep the order of the file."""
@@ -51,14 +63,14 @@ def sequences_of(
     return Sequences(items[order], offsets, None if times is None else times[order], n_items, disliked)
 
 
-def sequence_task(data: Sequences, split: str, shares: Shares, places: int, seed: int, path: str) -> Task:
+def sequence_task(data: Sequences, split: str, shares: SplitSizes, max_length: int, seed: int, path: str) -> TaskData:
     """Examples are (the items before -> the next item). By ``split``:
 
     ``last``: each user's last item is test, the one before it validation (users with fewer than 3 stay in training);
     ``user``: users are held out, and their last item is the positive; ``time``: the last days are held out.
     """
-    check_choice(split, SPLITS, path, shares)
-    part = _parts(data, split, shares, seed, path)
+    check_split_name(split, SEQUENCE_SPLITS, path, shares)
+    split_of = _split_labels(data, split, shares, seed, path)
     notes = []
     short = int((np.diff(data.offsets) < 3).sum())
     if split == "last" and short:
@@ -67,64 +79,60 @@ def sequence_task(data: Sequences, split: str, shares: Shares, places: int, seed
     if split == "user" and alone:
         notes.append(f"{alone} users with a single item have nothing before it, and are in no split as examples")
     users = data.users
-    train, val, test = (_examples(data, users, part == which, places) for which in (TRAIN, VAL, TEST))
-    taught = part == TRAIN
-    task = Task(
+    train, val, test = (_examples(data, users, split_of == which, max_length) for which in (TRAIN, VAL, TEST))
+    in_training = split_of == TRAIN
+    task = TaskData(
         "sequences",
         data.n_items,
         data.n_users,
         train,
         val,
         test,
-        np.bincount(data.items[taught], minlength=data.n_items),
-        known=Ragged.of_pairs(users[taught], data.items[taught], data.n_users),
-        seen=Ragged.of_pairs(users, data.items, data.n_users),
+        np.bincount(data.items[in_training], minlength=data.n_items),
+        train_exclusions=Ragged.of_pairs(users[in_training], data.items[in_training], data.n_users),
+        eval_exclusions=Ragged.of_pairs(users, data.items, data.n_users),
         negatives=data.disliked,
-        windows=_windows(data, part, places),
+        windows=_training_windows(data, split_of, max_length),
         split=split,
         notes=tuple(notes),
     )
     return check_splits(task, path)
 
 
-HELD_CONTEXT = 3
-"""Items of held-out users that are only read: in no split as positives, and never taught."""
-
-
-def _parts(data: Sequences, split: str, shares: Shares, seed: int, path: str) -> Parts:
+def _split_labels(data: Sequences, split: str, shares: SplitSizes, seed: int, path: str) -> SplitLabels:
     if split == "time":
         if data.times is None:
             raise InputError(f"{path}: split='time', but the file has no times. Type --split last.")
-        return by_time(data.times, shares, path)
-    part = np.full(len(data.items), TRAIN, np.int8)
+        return split_by_time(data.times, shares, path)
+    split_of = np.full(len(data.items), TRAIN, np.int8)
     last, length = data.offsets[1:] - 1, np.diff(data.offsets)
     if split == "last":
         long = length >= 3
-        part[last[long]], part[last[long] - 1] = TEST, VAL
-        return part
-    held = at_random(data.n_users, shares, seed, f"{path}: split='user' of {data.n_users} users")
-    part[np.repeat(held != TRAIN, length)] = HELD_CONTEXT
-    there = length >= 2
-    part[last[there]] = held[there]
-    return part
+        split_of[last[long]], split_of[last[long] - 1] = TEST, VAL
+        return split_of
+    held = split_at_random(data.n_users, shares, seed, f"{path}: split='user' of {data.n_users} users")
+    split_of[np.repeat(held != TRAIN, length)] = CONTEXT_ONLY
+    has_history = length >= 2
+    split_of[last[has_history]] = held[has_history]
+    return split_of
 
 
-def _examples(data: Sequences, users: Ints, here: NDArray[np.bool_], places: int) -> Examples:
-    """The places in ``here`` that have something before them."""
+def _examples(data: Sequences, users: Ints, in_split: NDArray[np.bool_], max_length: int) -> Examples:
+    """The places in ``in_split`` that have something before them."""
     start = data.offsets[users]
-    at = np.flatnonzero(here & (np.arange(len(users)) > start))
-    whose = users[at]
-    return Examples(data.items, start[at], at, whose, data.items[at], whose, places, (0, data.n_items))
+    at = np.flatnonzero(in_split & (np.arange(len(users)) > start))
+    owner = users[at]
+    return Examples(data.items, start[at], at, owner, data.items[at], owner, max_length, (0, data.n_items))
 
 
-def _windows(data: Sequences, part: Parts, places: int) -> Windows:
-    """Windows of ``places`` training items, cut from the end of each user's."""
-    users = data.users[part == TRAIN]
-    items = data.items[part == TRAIN]
+def _training_windows(data: Sequences, split_of: SplitLabels, max_length: int) -> SequenceWindows:
+    """Windows of ``max_length`` training items, cut from the end of each user's."""
+    users = data.users[split_of == TRAIN]
+    items = data.items[split_of == TRAIN]
     offsets = offsets_of(np.bincount(users, minlength=data.n_users))
-    counts = -(-np.diff(offsets) // places)
+    counts = -(-np.diff(offsets) // max_length)
     owner = np.repeat(np.arange(data.n_users), counts)
     back = np.arange(len(owner)) - np.repeat(offsets_of(counts)[:-1], counts)
-    end = offsets[1:][owner] - back * places
-    start = np.maximum(end - places, offsets[:-1][owner])
-    return Windows(items, start, end, owner, places)
+    end = offsets[1:][owner] - back * max_length
+    start = np.maximum(end - max_length, offsets[:-1][owner])
+    return SequenceWindows(items, start, end, owner, max_length)

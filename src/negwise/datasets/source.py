@@ -8,14 +8,13 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from negwise.datasets.cache import cache_folder, cached, content_key
-from negwise.datasets.docs import read_docs
-from negwise.datasets.problems import Problem, Tolerance, check_skip_bad
+from negwise.datasets.docstring_pairs import read_docstring_pairs
+from negwise.datasets.formats import DetectedFormat, detect_format
 from negwise.datasets.read_interactions import read_interactions
 from negwise.datasets.read_mind import read_mind
 from negwise.datasets.read_pairs import read_pairs
-from negwise.datasets.recognise import Found, recognise
-from negwise.datasets.storing import open_tables
+from negwise.datasets.table_cache import cache_folder, content_key, get_or_build, open_tables
+from negwise.datasets.text_input import BadRows, Problem, check_skip_bad
 from negwise.errors import InputError
 
 
@@ -47,40 +46,42 @@ def read(
     ``problems`` of the result has each. ``cache`` stands for `cache_folder`.
     """
     check_skip_bad(skip_bad)
-    where = Path(cache) if cache is not None else cache_folder()
+    cache_path = Path(cache) if cache is not None else cache_folder()
     if os.fspath(path) == "clicks":
         raise InputError(
             "clicks: a simulated world, which is made and not read. In Python: negwise.datasets.clicks().task()."
         )
     if os.fspath(path) == "docs":
-        folder, facts = read_docs(where)
+        folder, facts = read_docstring_pairs(cache_path)
         return Source("docs", "pairs", open_tables(folder), facts["digest"], folder)
-    wanted = dict(columns or {})
-    found = recognise(Path(path), wanted)
+    roles = dict(columns or {})
+    detected = detect_format(Path(path), roles)
 
     def build(folder: Path) -> dict[str, Any]:
-        tolerance = Tolerance(skip_bad)
-        rows = _read(found, folder, tolerance, wanted)
-        tolerance.settle(rows)
+        bad_rows = BadRows(skip_bad)
+        rows = _read(detected, folder, bad_rows, roles)
+        bad_rows.check_limit(rows)
         if not rows:
-            raise InputError(f"{path}: {found.kind} without a single row. Is the file whole?")
-        listed = [asdict(problem) | {"file": files.index(problem.file)} for problem in tolerance.problems]
-        return {"kind": found.kind, "rows": rows, "problems": listed}
+            raise InputError(f"{path}: {detected.kind} without a single row. Is the file whole?")
+        listed = [asdict(problem) | {"file": files.index(problem.file)} for problem in bad_rows.problems]
+        return {"kind": detected.kind, "rows": rows, "problems": listed}
 
-    files = [str(file) for file in found.files]
-    key = content_key(f"{found.kind}/{found.form}", found.files, [sorted(wanted.items()), found.parts], where)
-    folder, facts = cached(key, where, build)
-    tolerance = Tolerance(skip_bad)
+    files = [str(file) for file in detected.files]
+    key = content_key(
+        f"{detected.kind}/{detected.form}", detected.files, [sorted(roles.items()), detected.parts], cache_path
+    )
+    folder, facts = get_or_build(key, cache_path, build)
+    bad_rows = BadRows(skip_bad)
     for problem in facts["problems"]:
-        tolerance.add(Problem(**problem | {"file": files[problem["file"]]}))
-    tolerance.settle(facts["rows"])  # what was allowed when it was read may not be allowed now
-    return Source(str(path), found.kind, open_tables(folder), key, folder, tuple(tolerance.problems), found.parts)
+        bad_rows.add_problem(Problem(**problem | {"file": files[problem["file"]]}))
+    bad_rows.check_limit(facts["rows"])  # what was allowed when it was read may not be allowed now
+    return Source(str(path), detected.kind, open_tables(folder), key, folder, tuple(bad_rows.problems), detected.parts)
 
 
-def _read(found: Found, folder: Path, tolerance: Tolerance, columns: Mapping[str, str]) -> int:
+def _read(detected: DetectedFormat, folder: Path, bad_rows: BadRows, columns: Mapping[str, str]) -> int:
     """Write the tables of ``found``; how many rows were good."""
-    if found.kind == "mind":
-        return read_mind(found, folder, tolerance)
-    if found.kind == "pairs":
-        return read_pairs(found, folder, tolerance, columns)
-    return read_interactions(found, folder, tolerance, columns)
+    if detected.kind == "mind":
+        return read_mind(detected, folder, bad_rows)
+    if detected.kind == "pairs":
+        return read_pairs(detected, folder, bad_rows, columns)
+    return read_interactions(detected, folder, bad_rows, columns)

@@ -7,23 +7,23 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from negwise.datasets.moments import DAY, day_of
 from negwise.datasets.ragged import Ints
+from negwise.datasets.timestamps import DAY_MS, format_day
 from negwise.errors import InputError
 
 TRAIN, VAL, TEST = 0, 1, 2
-FEWEST = 3
+MIN_GROUPS = 3
 """Users or groups that can be split: one for each of training, validation and test."""
 
-DEALT = ("user", "random")
+RANDOM_SPLITS = ("user", "random")
 """Splits that deal out users or groups, and so can have folds."""
 
-Parts = NDArray[np.int8]
+SplitLabels = NDArray[np.int8]
 """TRAIN, VAL or TEST for each row."""
 
 
 @dataclass(frozen=True)
-class Shares:
+class SplitSizes:
     """How much is held out: of the users or groups, or, by time, in days.
 
     With ``folds`` users or groups are dealt into that many parts, and part ``fold`` is the test; over all folds each is
@@ -48,13 +48,13 @@ class Shares:
             raise InputError(f"folds={self.folds}, val={self.val}: nothing is left for training")
 
 
-def by_time(times: Ints, shares: Shares, path: str) -> Parts:
+def split_by_time(times: Ints, shares: SplitSizes, path: str) -> SplitLabels:
     """The last ``test_days`` days are test, the ``val_days`` before them validation (whole days, UTC)."""
-    day = times // DAY
+    day = times // DAY_MS
     first, last = int(day.min()), int(day.max())
     held = shares.test_days + shares.val_days
-    if not long_enough(times, shares):
-        span = f"{last - first + 1} days, {day_of(first * DAY)} to {day_of(last * DAY)}"
+    if not has_enough_days(times, shares):
+        span = f"{last - first + 1} days, {format_day(first * DAY_MS)} to {format_day(last * DAY_MS)}"
         raise InputError(
             f"{path}: {span}; split='time' with {shares.test_days} days of test and {shares.val_days} of validation "
             f"needs {held + 1} or more. Type --split user, or hold out fewer days (in Python: test_days=1)."
@@ -62,33 +62,33 @@ def by_time(times: Ints, shares: Shares, path: str) -> Parts:
     return np.where(day > last - shares.test_days, TEST, np.where(day > last - held, VAL, TRAIN)).astype(np.int8)
 
 
-def long_enough(times: Ints, shares: Shares) -> bool:
+def has_enough_days(times: Ints, shares: SplitSizes) -> bool:
     """Whether a day is left for training once the last ones are held out."""
-    return len(times) > 0 and int(times.max() // DAY - times.min() // DAY) >= shares.test_days + shares.val_days
+    return len(times) > 0 and int(times.max() // DAY_MS - times.min() // DAY_MS) >= shares.test_days + shares.val_days
 
 
-def at_random(n: int, shares: Shares, seed: int, what: str) -> Parts:
+def split_at_random(n: int, shares: SplitSizes, seed: int, what: str) -> SplitLabels:
     """``n`` users or groups (``what`` says which), a share of them held out; a function of ``n`` and ``seed``."""
-    if n < FEWEST:
-        raise InputError(f"{what}; training, validation and test need {FEWEST} or more.")
+    if n < MIN_GROUPS:
+        raise InputError(f"{what}; training, validation and test need {MIN_GROUPS} or more.")
     order = np.random.Generator(np.random.PCG64(seed)).permutation(n)
     n_test, n_val = max(1, round(n * shares.test)), max(1, round(n * shares.val))
     if shares.folds is not None:
-        if n < FEWEST * shares.folds:
-            raise InputError(f"{what}; {shares.folds} folds need {FEWEST * shares.folds} or more.")
+        if n < MIN_GROUPS * shares.folds:
+            raise InputError(f"{what}; {shares.folds} folds need {MIN_GROUPS * shares.folds} or more.")
         bounds = np.linspace(0, n, shares.folds + 1).round().astype(np.int64)
         first, last = bounds[shares.fold : shares.fold + 2]
         order, n_test = np.roll(order, -first), int(last - first)
-    parts = np.full(n, TRAIN, np.int8)
-    parts[order[:n_test]] = TEST
-    parts[order[n_test : n_test + n_val]] = VAL
-    return parts
+    labels = np.full(n, TRAIN, np.int8)
+    labels[order[:n_test]] = TEST
+    labels[order[n_test : n_test + n_val]] = VAL
+    return labels
 
 
-def check_choice(split: str, choices: tuple[str, ...], path: str, shares: Shares) -> str:
+def check_split_name(split: str, choices: tuple[str, ...], path: str, shares: SplitSizes) -> str:
     if split not in choices:
         raise InputError(f"{path}: split={split!r}, expected one of {', '.join(choices)}.")
-    if shares.folds is not None and split not in DEALT:
-        able = " or ".join(f"--split {name}" for name in choices if name in DEALT)
+    if shares.folds is not None and split not in RANDOM_SPLITS:
+        able = " or ".join(f"--split {name}" for name in choices if name in RANDOM_SPLITS)
         raise InputError(f"{path}: split={split!r} deals nobody into folds. Type {able}.")
     return split

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from negwise.datasets.report import DataReport
+from negwise.datasets.inspection import DataReport
 from negwise.errors import InputError
 from negwise.jobs.training import TASK_OF
 

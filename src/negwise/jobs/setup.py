@@ -14,7 +14,7 @@ import torch
 
 import negwise
 from negwise.datasets import inspect
-from negwise.datasets.report import DataReport
+from negwise.datasets.inspection import DataReport
 from negwise.errors import InputError
 from negwise.jobs.arms import Arm, check_ceiling
 from negwise.jobs.crew import ask_once

@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from negwise import datasets as sources
-from negwise.datasets import Lengths, Ragged, Shares, Task
-from negwise.datasets.recognise import EMBEDDED
+from negwise.datasets import Lengths, Ragged, SplitSizes, TaskData
+from negwise.datasets.formats import EMBEDDED
 from negwise.errors import InputError
 from negwise.jobs.arms import arm, check_ceiling
 from negwise.models import PAPER, build, load_vectors
@@ -84,7 +84,7 @@ class Training:
 class Parts:
     """What a run is made of, beside its rule and its settings."""
 
-    task: Task
+    task: TaskData
     model: Any
     sampler: Sampler
     examples: Any
@@ -139,11 +139,11 @@ def check_rate(rate: float) -> None:
         raise InputError(f"learning_rate: got {rate:g}, expected a number above 0, as 1e-3.")
 
 
-def most_negatives(task: Task, pool: int) -> int:
+def most_negatives(task: TaskData, pool: int) -> int:
     """How many negatives the best provided row can have, in any split."""
     if task.name == "impressions":
         return 0 if task.negatives is None else int(np.diff(task.negatives.offsets).max(initial=0))
-    others = task.n_items - int(np.diff(task.seen.offsets).min(initial=task.n_items - 1))
+    others = task.n_items - int(np.diff(task.eval_exclusions.offsets).min(initial=task.n_items - 1))
     return min(others, pool) if task.name == "pairs" else others
 
 
@@ -205,7 +205,7 @@ def _on_gpu(device: str) -> bool | None:
 class Trained:
     """A task and the model that was trained on it, in evaluation mode."""
 
-    task: Task
+    task: TaskData
     model: Any
 
     def score(self, queries: Sequence[int], candidates: Sequence[int], split: str = "test") -> Tensor:
@@ -268,7 +268,7 @@ def make_parts(training: Training) -> Parts:
         raise InputError(f"vectors: got {training.vectors}, but there are no words for {training.model} to read.")
     if training.vectors is not None and task.text is not None:
         content["vectors"] = load_vectors(training.vectors, task.text.vocabulary.words).table
-    settings = {"max_len": task.train.places} if training.model == "bert4rec" else {}
+    settings = {"max_len": task.train.max_length} if training.model == "bert4rec" else {}
     settings |= training.settings
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(training.seed)
@@ -278,7 +278,7 @@ def make_parts(training: Training) -> Parts:
     return Parts(task, model, make_sampler(task, training.pool), task.train)
 
 
-def make_task(training: Training) -> Task:
+def make_task(training: Training) -> TaskData:
     """The data as the model wants it."""
     name = TASK_OF[training.model]
     if training.data == "clicks":
@@ -295,13 +295,13 @@ def make_task(training: Training) -> Task:
     return sources.prepare(source, task=name, split=training.split, shares=_shares(training), lengths=lengths)
 
 
-def _shares(training: Training) -> Shares:
+def _shares(training: Training) -> SplitSizes:
     if training.folds is None:
-        return Shares()
-    return Shares(folds=training.folds, fold=training.seed % max(training.folds, 1))
+        return SplitSizes()
+    return SplitSizes(folds=training.folds, fold=training.seed % max(training.folds, 1))
 
 
-def make_sampler(task: Task, pool: int) -> Sampler:
+def make_sampler(task: TaskData, pool: int) -> Sampler:
     """Where the paper takes negatives from: the impression; the catalogue; the other texts of the training split."""
     if task.name == "impressions":
         if task.negatives is None:
@@ -310,7 +310,7 @@ def make_sampler(task: Task, pool: int) -> Sampler:
     first, last = task.train.candidates
     if first != 0:
         raise InputError(f"training candidates start at {first}, expected 0")
-    known = _lists(task.known)
+    known = _lists(task.train_exclusions)
     here = known.ids < last  # what lies in another split cannot be drawn, so it need not be excluded
     known = Lists.of_pairs(known.owners[here], known.ids[here], len(known))
     uniform = Uniform(last, exclude=Exclusions.of(known, last))

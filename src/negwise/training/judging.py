@@ -197,10 +197,10 @@ class Task(Protocol):
     def test(self) -> Any: ...
 
     @property
-    def seen(self) -> Lists: ...
+    def eval_exclusions(self) -> Lists: ...
 
     @property
-    def shown(self) -> Lists | None: ...
+    def impressions(self) -> Lists | None: ...
 
     @property
     def labels(self) -> NDArray[Any] | None: ...
@@ -228,7 +228,7 @@ def subset(split: Any, size: int) -> Any:
 
 
 def _whole(task: Task, examples: SplitExamples) -> Judged:
-    if task.shown is None or task.labels is None:
-        return FullRanking(examples, np.arange(len(examples)), *examples.candidates, task.seen)
+    if task.impressions is None or task.labels is None:
+        return FullRanking(examples, np.arange(len(examples)), *examples.candidates, task.eval_exclusions)
     groups, chosen = np.unique(examples.groups, return_index=True)
-    return Shown(examples, chosen, groups, task.shown, task.labels)
+    return Shown(examples, chosen, groups, task.impressions, task.labels)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from data_files import in_order, mind_behaviors, mind_news, ratings, shared, write_mind
 
-from negwise.datasets import inspect, prepare, problems, read, words
+from negwise.datasets import inspect, prepare, read, split_words, text_input
 from negwise.errors import InputError
 
 
@@ -23,10 +23,10 @@ def mind_by_loops(news, behaviors):
         clicks, negatives = clicks + len(clicked), negatives + len(shown) - len(clicked)
         available += [len(shown) - len(clicked)] * len(clicked)
         pairs |= {(user, name) for name in clicked}
-    bodies = [len(words(row[4])) for row in news if words(row[4])]
+    bodies = [len(split_words(row[4])) for row in news if split_words(row[4])]
     return {
         "news": len(news), "users": len(users), "impressions": len(behaviors), "clicks": clicks,
-        "history_length": history / len(behaviors), "title_length": np.mean([len(words(row[3])) for row in news]),
+        "history_length": history / len(behaviors), "title_length": np.mean([len(split_words(row[3])) for row in news]),
         "news_with_a_body": len(bodies), "body_length": np.mean(bodies),
     }, clicks / (clicks + negatives), available, len(pairs) / len(users) / len(news)  # fmt: skip
 
@@ -101,7 +101,7 @@ def test_a_file_of_which_nothing_is_left(allowed, tmp_path):
 
 
 def test_a_file_of_another_kind_is_given_up(tmp_path, monkeypatch):
-    monkeypatch.setattr(problems, "GIVE_UP", 5)
+    monkeypatch.setattr(text_input, "MAX_EXCESS", 5)
     path = tmp_path / "log.txt"
     path.write_text("1 2\n" + "x\n" * 20)
     with pytest.raises(InputError, match=r"line 4: 'x'.*More than 7 rows are bad"):

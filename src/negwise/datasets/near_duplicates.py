@@ -14,21 +14,21 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from negwise.datasets.ragged import Ints, Ragged, distinct_pairs, offsets_of, places
+from negwise.datasets.ragged import Ints, Ragged, distinct_pairs, flat_indices, offsets_of
 
 WIDTH = 5
 THRESHOLD = 0.7
-PAIRS_AT_ONCE = 2**14
+CHUNK_PAIRS = 2**14
 
-_MIX = np.uint64(0x9E3779B97F4A7C15)
+_HASH_INCREMENT = np.uint64(0x9E3779B97F4A7C15)
 
 
-def near_groups(texts: Ragged, threshold: float = THRESHOLD) -> Ints:
+def near_duplicate_groups(texts: Ragged, threshold: float = THRESHOLD) -> Ints:
     """(N,) group numbers from 0, in order of first member; ``texts`` holds word numbers."""
     sets = shingles(texts)
-    _, first, same = np.unique(_sums(_mixed(sets.ids), sets.offsets), return_index=True, return_inverse=True)
+    _, first, same = np.unique(_list_hashes(_hash(sets.ids), sets.offsets), return_index=True, return_inverse=True)
     # equal sets are one text from here on, so that a body repeated a thousand times is no million pairs
-    label = _joined(sets.take(first), threshold)[same.reshape(-1)]
+    label = _component_labels(sets.take(first), threshold)[same.reshape(-1)]
     _, order, label = np.unique(label, return_index=True, return_inverse=True)
     rank = np.empty(len(order), np.int64)
     rank[np.argsort(order)] = np.arange(len(order))
@@ -40,14 +40,14 @@ def shingles(texts: Ragged, width: int = WIDTH) -> Ragged:
     length = texts.lengths
     count = np.maximum(length - width + 1, 1)
     offsets = offsets_of(count)
-    at = places(texts.offsets[:-1], offsets)
+    at = flat_indices(texts.offsets[:-1], offsets)
     last = np.repeat(texts.offsets[1:], count)
-    code = np.repeat(_mixed(np.minimum(length, width)), count)
-    words = _mixed(texts.ids + 1)
+    code = np.repeat(_hash(np.minimum(length, width)), count)
+    words = _hash(texts.ids + 1)
     for step in range(width):
         inside = at + step < last
         word = words[np.minimum(at + step, max(len(words) - 1, 0))] if len(words) else code
-        code = _mixed(code * np.uint64(31) + np.where(inside, word, np.uint64(0)))
+        code = _hash(code * np.uint64(31) + np.where(inside, word, np.uint64(0)))
     row = np.repeat(np.arange(len(texts)), count)
     _, kind, seen = np.unique(code, return_inverse=True, return_counts=True)
     rarity = np.empty(len(seen), np.int64)
@@ -58,21 +58,21 @@ def shingles(texts: Ragged, width: int = WIDTH) -> Ragged:
 def equal_texts(texts: Ragged) -> Ints:
     """(N,) numbers from 0, the same for texts with the same words in the same order, and for no others."""
     place = np.arange(len(texts.ids)) - np.repeat(texts.offsets[:-1], texts.lengths)
-    code = _sums(_mixed(texts.ids + 1) * (_mixed(place) | np.uint64(1)), texts.offsets)
+    code = _list_hashes(_hash(texts.ids + 1) * (_hash(place) | np.uint64(1)), texts.offsets)
     return np.unique(code, return_inverse=True)[1].reshape(-1)
 
 
-def _joined(sets: Ragged, threshold: float) -> Ints:
+def _component_labels(sets: Ragged, threshold: float) -> Ints:
     """Labels of rows, equal where a chain of pairs with Jaccard similarity at least ``threshold`` joins them."""
     size = sets.lengths
     keep = size - np.ceil(threshold * size - 1e-9).astype(np.int64) + 1
     offsets = offsets_of(keep)
-    prefix = places(sets.offsets[:-1], offsets)
+    prefix = flat_indices(sets.offsets[:-1], offsets)
     order = np.argsort(sets.ids[prefix], kind="stable")
     kind, row = sets.ids[prefix][order], np.repeat(np.arange(len(sets)), keep)[order]
     # From the first shingle that two sets share they have at most this many in common (positional filter, Xiao et
     # al., WWW 2008). At a later one the bound is too small, but the pair has been looked at before.
-    left = (np.repeat(size, keep) - places(np.zeros(len(sets), np.int64), offsets))[order]
+    left = (np.repeat(size, keep) - flat_indices(np.zeros(len(sets), np.int64), offsets))[order]
     label = np.arange(len(sets))
     # rows that share a shingle lie side by side, so the pairs at distance d within a run are all of them
     distance = 1
@@ -86,13 +86,13 @@ def _joined(sets: Ragged, threshold: float) -> Ints:
         pairs = np.stack(distinct_pairs(row[alive[open_pairs]], row[other[open_pairs]]), 1)
         pairs = pairs[_jaccard(sets, pairs) >= threshold - 1e-9]
         if len(pairs):
-            label = _merged(label, pairs)
-            alive = alive[_mixed_runs(kind, label[row])[alive]]
+            label = _merge_labels(label, pairs)
+            alive = alive[_in_mixed_runs(kind, label[row])[alive]]
         distance += 1
     return label
 
 
-def _merged(label: Ints, pairs: Ints) -> Ints:
+def _merge_labels(label: Ints, pairs: Ints) -> Ints:
     """``label`` with the groups of each pair of rows made one."""
     from scipy.sparse import coo_array  # take a while to load, and a second start finds the groups in the cache
     from scipy.sparse.csgraph import connected_components
@@ -103,7 +103,7 @@ def _merged(label: Ints, pairs: Ints) -> Ints:
     return merged[label]
 
 
-def _mixed_runs(kind: Ints, label: Ints) -> NDArray[np.bool_]:
+def _in_mixed_runs(kind: Ints, label: Ints) -> NDArray[np.bool_]:
     """Of sorted ``kind``, the entries in a run with more than one label: those of one group have no pair left."""
     run = np.cumsum(np.append(0, kind[1:] != kind[:-1]))
     first = label[np.flatnonzero(np.append(True, kind[1:] != kind[:-1]))]
@@ -111,11 +111,11 @@ def _mixed_runs(kind: Ints, label: Ints) -> NDArray[np.bool_]:
 
 
 def _jaccard(sets: Ragged, pairs: Ints) -> NDArray[np.float64]:
-    parts = [_jaccard_at_once(sets, pairs[at : at + PAIRS_AT_ONCE]) for at in range(0, len(pairs), PAIRS_AT_ONCE)]
+    parts = [_jaccard_chunk(sets, pairs[at : at + CHUNK_PAIRS]) for at in range(0, len(pairs), CHUNK_PAIRS)]
     return np.concatenate(parts) if parts else np.zeros(0)
 
 
-def _jaccard_at_once(sets: Ragged, pairs: Ints) -> NDArray[np.float64]:
+def _jaccard_chunk(sets: Ragged, pairs: Ints) -> NDArray[np.float64]:
     left, right = sets.take(pairs[:, 0]), sets.take(pairs[:, 1])
     span = int(sets.ids.max(initial=0)) + 1
     common = np.isin(left.rows * span + left.ids, right.rows * span + right.ids, assume_unique=True)
@@ -123,15 +123,15 @@ def _jaccard_at_once(sets: Ragged, pairs: Ints) -> NDArray[np.float64]:
     return shared / (left.lengths + right.lengths - shared)
 
 
-def _sums(values: NDArray[np.uint64], offsets: Ints) -> NDArray[np.uint64]:
+def _list_hashes(values: NDArray[np.uint64], offsets: Ints) -> NDArray[np.uint64]:
     """The sum of each list, mod 2^64; of distinct random values, so that equal sums mean equal lists."""
     total = np.concatenate((np.zeros(1, np.uint64), np.cumsum(values, dtype=np.uint64)))
     return total[offsets[1:]] - total[offsets[:-1]]
 
 
-def _mixed(values: NDArray[np.integer[Any]]) -> NDArray[np.uint64]:
+def _hash(values: NDArray[np.integer[Any]]) -> NDArray[np.uint64]:
     """splitmix64: numbers that look random, so that sums and products of them collide by chance only."""
-    mixed = values.astype(np.uint64) * _MIX + _MIX
+    mixed = values.astype(np.uint64) * _HASH_INCREMENT + _HASH_INCREMENT
     mixed = (mixed ^ (mixed >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     mixed = (mixed ^ (mixed >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
     return mixed ^ (mixed >> np.uint64(31))

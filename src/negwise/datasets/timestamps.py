@@ -6,24 +6,24 @@ import math
 from datetime import UTC, date, datetime
 from functools import lru_cache
 
-DAY = 86_400_000
+DAY_MS = 86_400_000
 MILLISECONDS_FROM = 10**11
 """Numbers from here on are milliseconds: as seconds they would lie past the year 5000."""
 
 
-def moment(value: object) -> int | None:
+def parse_timestamp(value: object) -> int | None:
     """A number of seconds (or milliseconds), an ISO date, or a datetime; None for anything else."""
     if isinstance(value, datetime):
         return round((value if value.tzinfo else value.replace(tzinfo=UTC)).timestamp() * 1000)
     if isinstance(value, date):
-        return (value.toordinal() - date(1970, 1, 1).toordinal()) * DAY
+        return (value.toordinal() - date(1970, 1, 1).toordinal()) * DAY_MS
     if isinstance(value, bool) or not isinstance(value, str | int | float):
         return None
     try:
         number = float(value)
     except ValueError:
         try:
-            return moment(datetime.fromisoformat(str(value).strip()))
+            return parse_timestamp(datetime.fromisoformat(str(value).strip()))
         except ValueError:
             return None
     if not math.isfinite(number) or abs(number) > 10**15:
@@ -41,7 +41,7 @@ def looks_like_a_day(milliseconds: int) -> bool:
         return False
 
 
-def mind_moment(text: str) -> int | None:
+def parse_mind_timestamp(text: str) -> int | None:
     """``11/12/2019 2:14:46 PM``, MIND's form; strptime would take most of the time of reading MIND."""
     try:
         day, clock, half = text.split(" ")
@@ -58,14 +58,14 @@ def mind_moment(text: str) -> int | None:
 @lru_cache(maxsize=4096)
 def _day(text: str) -> int:
     month, day, year = (int(part) for part in text.split("/"))
-    return (date(year, month, day).toordinal() - date(1970, 1, 1).toordinal()) * DAY
+    return (date(year, month, day).toordinal() - date(1970, 1, 1).toordinal()) * DAY_MS
 
 
-def clock_of(milliseconds: int) -> str:
+def format_timestamp(milliseconds: int) -> str:
     """A moment, as a person writes it, to the second (UTC)."""
     return datetime.fromtimestamp(milliseconds // 1000, UTC).strftime("%Y-%m-%d %H:%M:%S")
 
 
-def day_of(milliseconds: int) -> str:
+def format_day(milliseconds: int) -> str:
     """The day of a moment, as a person writes it."""
     return datetime.fromtimestamp(milliseconds / 1000, UTC).date().isoformat()

@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from negwise.datasets import cache_folder, read, source
-from negwise.datasets.cache import cached, file_hash
+from negwise.datasets.table_cache import file_hash, get_or_build
 from negwise.errors import InputError
 
 
@@ -91,17 +91,17 @@ def test_a_reader_that_fails_leaves_nothing(tmp_path):
         raise RuntimeError("killed")
 
     with pytest.raises(RuntimeError, match="killed"):
-        cached("key", tmp_path, build)
+        get_or_build("key", tmp_path, build)
     assert list(tmp_path.iterdir()) == []
 
 
 def test_a_reader_that_was_slower_takes_what_is_there(tmp_path):
     def build(folder):
         (folder / "mine").write_text("slow")
-        cached("key", tmp_path, lambda _: {"who": "fast"})  # another process, meanwhile
+        get_or_build("key", tmp_path, lambda _: {"who": "fast"})  # another process, meanwhile
         return {"who": "slow"}
 
-    folder, _ = cached("key", tmp_path, build)
+    folder, _ = get_or_build("key", tmp_path, build)
     assert json.loads((folder / "facts.json").read_text()) == {"who": "fast"}
     assert [path.name for path in tmp_path.iterdir()] == ["key"]
 
@@ -221,7 +221,9 @@ def test_memory_does_not_grow_with_the_file(write, rows, tmp_path):
 def test_the_memory_test_sees_a_reader_that_keeps_its_rows(tmp_path):
     """From a parent that is itself larger than the reader, as pytest is once torch is loaded."""
     larger = np.ones(2**25)  # 256 MB
-    kept = "from negwise.datasets import storing\nstoring.CHUNK_ROWS = storing.CHUNK_WEIGHT = 10**12\n" + PEAK
+    kept = (
+        "from negwise.datasets import table_cache\ntable_cache.CHUNK_ROWS = table_cache.CHUNK_WEIGHT = 10**12\n" + PEAK
+    )
     small, large = peaks(write_log, 50_000, tmp_path, kept)
     assert large > small + 10.0, (small, large)
     assert larger.nbytes > large * 2**20

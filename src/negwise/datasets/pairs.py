@@ -11,17 +11,17 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from negwise.datasets.examples import Examples, Task, check_splits, popularity
-from negwise.datasets.near import equal_texts
-from negwise.datasets.ragged import Ints, Ragged, distinct_pairs, less, offsets_of
-from negwise.datasets.splits import TEST, TRAIN, VAL, Parts, Shares, at_random, check_choice
+from negwise.datasets.examples import Examples, TaskData, check_splits, count_positives
+from negwise.datasets.near_duplicates import equal_texts
+from negwise.datasets.ragged import Ints, Ragged, difference, distinct_pairs, offsets_of
+from negwise.datasets.splits import TEST, TRAIN, VAL, SplitLabels, SplitSizes, check_split_name, split_at_random
 from negwise.errors import InputError
 
-SPLITS = ("random", "folders")
+PAIR_SPLITS = ("random", "folders")
 
 
 @dataclass(frozen=True, eq=False)
-class Documents:
+class PairTable:
     """``left`` and ``right`` (P lists of word numbers), ``negatives`` (P lists of numbers into ``texts``).
 
     ``near`` (P + Q,) numbers the groups of equal or nearly equal bodies, right sides first. ``folder`` (P,) is 0, 1
@@ -37,97 +37,105 @@ class Documents:
 
 
 @dataclass(frozen=True, eq=False)
-class Arranged:
+class ArrangedPairs:
     """A task, and the row of ``Documents`` (right sides, then texts) behind each of its items."""
 
-    task: Task
+    task: TaskData
     rows: Ints
 
 
-def document_task(data: Documents, split: str, shares: Shares, seed: int, path: str) -> Arranged:
+def pair_task(data: PairTable, split: str, shares: SplitSizes, seed: int, path: str) -> ArrangedPairs:
     """Items come in the order training, validation, test; each split draws negatives from its own range.
 
     ``random``: groups of near-equal bodies are held out whole. ``folders``: as the data says, less held-out documents
     with a body near one of an earlier split. Either way no body has an equal or near-equal one in another split.
     A body is no negative of a left side if any pair joins that left side with an equal body.
     """
-    check_choice(split, SPLITS, path, shares)
+    check_split_name(split, PAIR_SPLITS, path, shares)
     n_pairs = len(data.right)
     notes: list[str] = []
     title, body = equal_texts(data.left), equal_texts(data.right.followed_by(data.texts))
-    part = _by_group(data, shares, seed, path) if split == "random" else _by_folder(data, path)
+    split_of = _by_group(data, shares, seed, path) if split == "random" else _by_folder(data, path)
 
     distinct = np.zeros(n_pairs, bool)
     distinct[np.unique(title * (body.max(initial=0) + 1) + body[:n_pairs], return_index=True)[1]] = True
     if not distinct.all():
         notes.append(f"{int((~distinct).sum())} pairs repeat another pair and were left out")
-    kept = distinct & (part[:n_pairs] >= 0)
+    kept = distinct & (split_of[:n_pairs] >= 0)
     if (distinct & ~kept).any():
         notes.append(f"{int((distinct & ~kept).sum())} held-out documents are near one of an earlier split: left out")
 
-    pair, negative = _given(data, body, part, kept, notes)
+    pair, negative = _given_negatives(data, body, split_of, kept, notes)
     used = np.concatenate((kept, np.zeros(len(data.texts), bool)))
     used[negative] = True
     rows = np.flatnonzero(used)
-    rows = rows[np.argsort(part[rows], kind="stable")]
+    rows = rows[np.argsort(split_of[rows], kind="stable")]
     item = np.full(len(used), -1)
     item[rows] = np.arange(len(rows))
 
     # a group is a left side within a split, so that the lists of two splits stay apart
-    asking = rows[rows < n_pairs]
-    group_key = title * 3 + part[:n_pairs]
+    pairs_kept = rows[rows < n_pairs]
+    group_key = title * 3 + split_of[:n_pairs]
     group_of = np.full(n_pairs, -1)
-    numbers, group_of[asking] = np.unique(group_key[asking], return_inverse=True)
-    known = _known(title, body, asking, group_of[asking], rows)
-    negatives = _less_known(Ragged.of_pairs(group_of[pair], item[negative], len(numbers)), known, notes)
+    numbers, group_of[pairs_kept] = np.unique(group_key[pairs_kept], return_inverse=True)
+    exclusions = _exclusions(title, body, pairs_kept, group_of[pairs_kept], rows)
+    negatives = _drop_excluded(Ragged.of_pairs(group_of[pair], item[negative], len(numbers)), exclusions, notes)
 
-    counts = np.bincount(part[rows], minlength=3)
+    counts = np.bincount(split_of[rows], minlength=3)
     ends = np.cumsum(counts)
     train, val, test = (
-        _examples(item[asking], part[asking] == which, group_of[asking], len(rows), (int(end - count), int(end)))
+        _examples(
+            item[pairs_kept],
+            split_of[pairs_kept] == which,
+            group_of[pairs_kept],
+            len(rows),
+            (int(end - count), int(end)),
+        )
         for which, count, end in zip((TRAIN, VAL, TEST), counts, ends, strict=True)
     )
-    task = Task(
+    task = TaskData(
         "pairs",
         n_items=len(rows),
         n_users=len(rows),
         train=train,
         val=val,
         test=test,
-        popularity=popularity(train, len(rows)),
-        known=known,
-        seen=known,
+        popularity=count_positives(train, len(rows)),
+        train_exclusions=exclusions,
+        eval_exclusions=exclusions,
         negatives=negatives if len(pair) else None,
         split=split,
         notes=tuple(notes),
     )
-    return Arranged(check_splits(task, path), rows)
+    return ArrangedPairs(check_splits(task, path), rows)
 
 
-def _by_group(data: Documents, shares: Shares, seed: int, path: str) -> Parts:
+def _by_group(data: PairTable, shares: SplitSizes, seed: int, path: str) -> SplitLabels:
     """Groups with a pair are held out at random; one of negatives alone goes with the first pair that names it."""
     n_pairs = len(data.right)
     groups = np.unique(data.near[:n_pairs])
     what = f"{path}: split='random' of {n_pairs} pairs, whose bodies form {len(groups)} groups of near-equal ones"
-    part = np.zeros(int(data.near.max(initial=-1)) + 1, np.int8)
-    part[groups] = at_random(len(groups), shares, seed, what)
-    named = data.near[n_pairs + data.negatives.ids[::-1]]
-    alone = ~np.isin(named, groups)
-    part[named[alone]] = part[data.near[data.negatives.rows[::-1][alone]]]
-    return part[data.near]
+    split_of = np.zeros(int(data.near.max(initial=-1)) + 1, np.int8)
+    split_of[groups] = split_at_random(len(groups), shares, seed, what)
+    negative_groups = data.near[n_pairs + data.negatives.ids[::-1]]
+    alone = ~np.isin(negative_groups, groups)
+    split_of[negative_groups[alone]] = split_of[data.near[data.negatives.rows[::-1][alone]]]
+    return split_of[data.near]
 
 
-def _by_folder(data: Documents, path: str) -> Parts:
+def _by_folder(data: PairTable, path: str) -> SplitLabels:
     """-1 for a held-out document that is near one of an earlier split."""
     if data.folder is None or len(np.unique(data.folder)) < 3:
         raise InputError(f"{path}: split='folders' needs train/, dev/ and test/. Type --split random.")
     earliest = np.full(int(data.near.max()) + 1, TEST)
     np.minimum.at(earliest, data.near[: len(data.folder)], data.folder)
-    part = np.concatenate((data.folder, earliest[data.near[len(data.folder) :]]))
-    return np.where(part > earliest[data.near], -1, part).astype(np.int8)
+    split_of = np.concatenate((data.folder, earliest[data.near[len(data.folder) :]]))
+    return np.where(split_of > earliest[data.near], -1, split_of).astype(np.int8)
 
 
-def _given(data: Documents, body: Ints, part: Parts, kept: NDArray[np.bool_], notes: list[str]) -> tuple[Ints, Ints]:
+def _given_negatives(
+    data: PairTable, body: Ints, split_of: SplitLabels, kept: NDArray[np.bool_], notes: list[str]
+) -> tuple[Ints, Ints]:
     """(pair, row of the negative) for each given negative that lies in the split of its pair."""
     n_pairs = len(data.right)
     pair, text = data.negatives.rows, data.negatives.ids + n_pairs
@@ -136,15 +144,15 @@ def _given(data: Documents, body: Ints, part: Parts, kept: NDArray[np.bool_], no
     owners = np.flatnonzero(kept)[::-1]
     same[body[owners]] = owners
     row = np.where(same[body[text]] >= 0, same[body[text]], text)
-    inside = kept[pair] & (part[row] == part[pair])
+    inside = kept[pair] & (split_of[row] == split_of[pair])
     crossing = int((kept[pair] & ~inside).sum())
     if crossing:
         notes.append(f"{crossing} given negatives lie in another split than their pair and were left out")
     return pair[inside], row[inside]
 
 
-def _less_known(given: Ragged, known: Ragged, notes: list[str]) -> Ragged:
-    kept = less(given, known)
+def _drop_excluded(given: Ragged, exclusions: Ragged, notes: list[str]) -> Ragged:
+    kept = difference(given, exclusions)
     if len(kept.ids) < len(given.ids):
         notes.append(
             f"{len(given.ids) - len(kept.ids)} given negatives are right sides of their own left side: left out"
@@ -152,20 +160,20 @@ def _less_known(given: Ragged, known: Ragged, notes: list[str]) -> Ragged:
     return kept
 
 
-def _known(title: Ints, body: Ints, asking: Ints, group: Ints, rows: Ints) -> Ragged:
+def _exclusions(title: Ints, body: Ints, pairs_kept: Ints, group: Ints, rows: Ints) -> Ragged:
     """For each group, the items whose body some pair, in a split or left out, joins with the group's left side."""
     titles, bodies = distinct_pairs(title, body[: len(title)])
     by_title = Ragged(offsets_of(np.bincount(titles, minlength=int(title.max(initial=0)) + 1)), bodies)
     order = np.argsort(body[rows], kind="stable")
     by_body = Ragged(offsets_of(np.bincount(body[rows], minlength=int(body.max(initial=0)) + 1)), order)
-    groups, titles = distinct_pairs(group, title[asking])
+    groups, titles = distinct_pairs(group, title[pairs_kept])
     wanted = by_title.take(titles)
     items = by_body.take(wanted.ids)
     return Ragged.of_pairs(groups[wanted.rows[items.rows]], items.ids, int(group.max(initial=-1)) + 1)
 
 
 def _examples(
-    items: Ints, here: NDArray[np.bool_], groups: Ints, n_items: int, candidates: tuple[int, int]
+    items: Ints, in_split: NDArray[np.bool_], groups: Ints, n_items: int, candidates: tuple[int, int]
 ) -> Examples:
-    mine = items[here]
-    return Examples(np.arange(n_items), mine, mine + 1, mine, mine, groups[here], 1, candidates)
+    own = items[in_split]
+    return Examples(np.arange(n_items), own, own + 1, own, own, groups[in_split], 1, candidates)

@@ -10,10 +10,16 @@ from pathlib import Path
 import pytest
 
 from negwise.datasets import Lengths, prepare
-from negwise.datasets.docs import pairs, read_docs, source_files, source_roots
-from negwise.datasets.docstrings import by_parsing, docstrings
+from negwise.datasets.docstring_pairs import (
+    by_parsing,
+    docstrings,
+    read_docstring_pairs,
+    source_files,
+    source_roots,
+    title_body_pairs,
+)
 from negwise.datasets.source import Source
-from negwise.datasets.storing import open_tables
+from negwise.datasets.table_cache import open_tables
 
 STDLIB = Path(sysconfig.get_path("stdlib"))
 
@@ -110,7 +116,7 @@ def short():
 
     No."""
 '''
-    assert list(pairs(source)) == [
+    assert list(title_body_pairs(source)) == [
         ("Load the row Data of some table now.", "Parameters x : int What takes; see load Dataset and HTTP Server."),
         ("Return three whole words.", "The rest of this paragraph follows."),
     ]
@@ -123,7 +129,7 @@ def test_files_that_are_no_text_are_named_and_passed_over(tmp_path):
     (folder / "b.py").write_bytes(b"\xff\xfe\x00")
     (folder / "c.py").write_text('def f(:\n    """Broken header, is it.\n\nStill text in here."""\n')
     (folder / "d.py").write_text('"""A title of words.\n\nA body of words."""\n')
-    made, facts = read_docs(tmp_path / "cache", [folder])
+    made, facts = read_docstring_pairs(tmp_path / "cache", [folder])
     assert facts["unread"] == [str(folder / "b.py")] and facts["files"] == 4
     rows = open_tables(made)["pairs"].to_pylist()
     assert (rows[0]["left"], rows[0]["right"]) == ("A title of words.", "A body of words.")
@@ -136,7 +142,7 @@ def test_the_hash_is_that_of_the_content(tmp_path):
         folder = tmp_path / str(number)
         folder.mkdir()
         (folder / "a.py").write_text(f'"""A title of words.\n\n{text}"""\n')
-        digests.append(read_docs(tmp_path / "cache", [folder])[1]["digest"])
+        digests.append(read_docstring_pairs(tmp_path / "cache", [folder])[1]["digest"])
     assert digests[0] == digests[1] != digests[2]
 
 
@@ -145,8 +151,9 @@ def test_nothing_is_imported(tmp_path):
     folder.mkdir()
     (folder / "a.py").write_text('"""A title of words.\n\nA body of words."""\nraise SystemExit("imported")\n')
     code = (
-        "import sys; from pathlib import Path; from negwise.datasets.docs import read_docs, source_roots; "
-        f"read_docs(Path({str(tmp_path / 'cache')!r}), [Path({str(folder)!r})]); source_roots(); "
+        "import sys; from pathlib import Path; "
+        "from negwise.datasets.docstring_pairs import read_docstring_pairs, source_roots; "
+        f"read_docstring_pairs(Path({str(tmp_path / 'cache')!r}), [Path({str(folder)!r})]); source_roots(); "
         "print([name for name in ('torch', 'scipy.linalg', 'idlelib') if name in sys.modules])"
     )
     out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
@@ -162,7 +169,7 @@ def test_sources_are_where_python_has_them():
 
 
 def test_a_task_of_docs(tmp_path):
-    folder, facts = read_docs(tmp_path, [STDLIB / "asyncio", STDLIB / "email", STDLIB / "unittest"])
+    folder, facts = read_docstring_pairs(tmp_path, [STDLIB / "asyncio", STDLIB / "email", STDLIB / "unittest"])
     source = Source("docs", "pairs", open_tables(folder), facts["digest"], folder)
     task = prepare(source, lengths=Lengths(title=10, body=40))
     assert task.digest == facts["digest"]

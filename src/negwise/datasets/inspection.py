@@ -1,28 +1,97 @@
-"""Counting what is in a data set: one function for each kind, all of them making a `DataReport`."""
+"""What is in a data set, for people and for machines: counts as in the paper's Table 1, the ceiling for K, problems."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
 
 import numpy as np
 
-from negwise.datasets.clicks import World, clicks
-from negwise.datasets.documents import SPLITS as PAIR_SPLITS
-from negwise.datasets.impressions import SPLITS as IMPRESSION_SPLITS
-from negwise.datasets.impressions import Impressions
-from negwise.datasets.moments import clock_of
-from negwise.datasets.near import equal_texts
-from negwise.datasets.prepare import impressions, sequences
-from negwise.datasets.problems import Problem
+from negwise.datasets.clicks import ClickWorld, clicks
+from negwise.datasets.impressions import IMPRESSION_SPLITS, Impressions
+from negwise.datasets.near_duplicates import equal_texts
+from negwise.datasets.pairs import PAIR_SPLITS
+from negwise.datasets.prepare import load_impressions, load_sequences
 from negwise.datasets.ragged import Ints, Ragged
-from negwise.datasets.report import Available, DataReport
-from negwise.datasets.sequences import SPLITS as SEQUENCE_SPLITS
-from negwise.datasets.sequences import Sequences
+from negwise.datasets.sequences import SEQUENCE_SPLITS, Sequences
 from negwise.datasets.source import Source, read
-from negwise.datasets.splits import FEWEST, Shares, long_enough
+from negwise.datasets.splits import MIN_GROUPS, SplitSizes, has_enough_days
+from negwise.datasets.text_input import Problem
+from negwise.datasets.timestamps import format_timestamp
 
 EXAMPLES = 3
+PROBLEMS_SHOWN = 10
+
+
+@dataclass(frozen=True)
+class Available:
+    """Negatives that a positive can have: no K above ``most`` is ever filled; above ``median`` most rows are short."""
+
+    least: int
+    median: float
+    mean: float
+    most: int
+    source: str
+
+
+@dataclass(frozen=True)
+class DataReport:
+    """``counts`` are whole numbers and averages by name; ``density`` the share of (user, item) pairs with a positive.
+
+    ``label_balance`` is the share of shown rows that are positive, None where only positives are given. ``truth`` is
+    what a simulated world knows.
+    """
+
+    path: str
+    kind: str
+    counts: dict[str, float]
+    density: float | None
+    label_balance: float | None
+    negatives: Available
+    splits: tuple[str, ...]
+    examples: tuple[dict[str, str], ...]
+    problems: tuple[Problem, ...]
+    digest: str
+    truth: dict[str, float] | None = None
+
+    def headline(self) -> str:
+        """One sentence: what it is, and how far K can go."""
+        return f"{self.path} holds {self.kind}; a positive has {_number(self.negatives.median)} negatives (median)."
+
+    def facts(self) -> list[tuple[str, str]]:
+        """The numbers, labelled, in the order of Table 1, then what bounds K, then problems."""
+        facts = [("kind", self.kind)]
+        facts += [(name.replace("_", " "), _number(value)) for name, value in self.counts.items()]
+        if self.density is not None:
+            facts.append(("density", f"{self.density:.3g}"))
+        balance = "positives only" if self.label_balance is None else f"{self.label_balance:.4f} are positive"
+        facts.append(("label balance", balance))
+        has = self.negatives
+        spread = f"{has.least}..{has.most}, median {_number(has.median)}, mean {_number(has.mean)}"
+        facts += [("negatives per row", f"{spread} ({has.source})"), ("ceiling for K", _number(has.most))]
+        facts += [(f"true {name}", f"{value:.4f}") for name, value in (self.truth or {}).items()]
+        facts.append(("can be split by", ", ".join(self.splits) or "nothing: too few users, days and items"))
+        facts.append(("content hash", self.digest))
+        facts.append(("bad rows skipped", str(len(self.problems))))
+        facts += [("problem", str(problem)) for problem in self.problems[:PROBLEMS_SHOWN]]
+        left = len(self.problems) - PROBLEMS_SHOWN
+        return [*facts, ("problems not shown", str(left))] if left > 0 else facts
+
+    def explain(self) -> str:
+        """The report in plain words, a line a fact, and a few rows."""
+        facts = [f"{name}: {value}" for name, value in self.facts()]
+        rows = [" | ".join(f"{name}: {value}" for name, value in row.items()) for row in self.examples]
+        return "\n".join([self.headline(), "", *facts, "", *rows])
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain lists, numbers and strings, ready for JSON; every problem is in it."""
+        return asdict(self) | {
+            "splits": list(self.splits),
+            "examples": list(self.examples),
+            "problems": [asdict(problem) for problem in self.problems],
+        }
 
 
 def inspect(
@@ -34,7 +103,7 @@ def inspect(
 ) -> DataReport:
     """What is in ``path``: a file, a folder, or the embedded ``docs`` or ``clicks``."""
     if os.fspath(path) == "clicks":
-        return of_world(clicks())
+        return _of_clicks(clicks())
     source = read(path, columns=columns, skip_bad=skip_bad, cache=cache)
     if source.kind == "mind":
         return _of_mind(source)
@@ -43,18 +112,20 @@ def inspect(
     return _of_interactions(source)
 
 
-def of_world(world: World) -> DataReport:
+def _of_clicks(world: ClickWorld) -> DataReport:
     data = world.impressions
-    counts: dict[str, float] = {"items": data.n_items, "users": data.n_users} | _shown(data)
-    shown = [{"user": str(data.users[i]), "shown": _some(data.shown[i])} for i in range(min(EXAMPLES, len(data.shown)))]
+    counts: dict[str, float] = {"items": data.n_items, "users": data.n_users} | _impression_counts(data)
+    shown = [
+        {"user": str(data.users[i]), "shown": _first_ids(data.shown[i])} for i in range(min(EXAMPLES, len(data.shown)))
+    ]
     truth = {"AUC": world.auc, "label separation": world.separation}
     return _of_impressions(data, "clicks", "simulated impressions", counts, tuple(shown), (), world.digest, truth)
 
 
 def _of_mind(source: Source) -> DataReport:
-    data, news = impressions(source), source.tables["news"]
+    data, news = load_impressions(source), source.tables["news"]
     title, body = (Ragged.of_arrow(news[f"{name}_words"]).lengths for name in ("title", "abstract"))
-    counts: dict[str, float] = {"news": data.n_items, "users": data.n_users} | _shown(data)
+    counts: dict[str, float] = {"news": data.n_items, "users": data.n_users} | _impression_counts(data)
     counts["title_length"] = _mean(title)
     counts["news_with_a_body"] = int((body > 0).sum())
     counts["body_length"] = _mean(body[body > 0])
@@ -105,8 +176,8 @@ def _impression_splits(data: Impressions) -> tuple[str, ...]:
     """Those that `prepare` can make: by time with days enough, by user with users enough, by folders that are there."""
     whole = bool(data.labelled.all())
     can = {
-        "time": whole and data.times is not None and long_enough(data.times, Shares()),
-        "user": whole and data.n_users >= FEWEST,
+        "time": whole and data.times is not None and has_enough_days(data.times, SplitSizes()),
+        "user": whole and data.n_users >= MIN_GROUPS,
         "folders": data.folder is not None and bool((data.folder == 1).any()),
     }
     return tuple(name for name in IMPRESSION_SPLITS if can[name])
@@ -117,13 +188,13 @@ def _sequence_splits(data: Sequences) -> tuple[str, ...]:
     can = {
         # three are held out whole, less the first; training wants two in a row from someone
         "last": bool((length >= 3).any() and ((length > 3) | (length == 2)).any()),
-        "user": int((length >= 2).sum()) >= FEWEST,
-        "time": data.times is not None and long_enough(data.times, Shares()),
+        "user": int((length >= 2).sum()) >= MIN_GROUPS,
+        "time": data.times is not None and has_enough_days(data.times, SplitSizes()),
     }
     return tuple(name for name in SEQUENCE_SPLITS if can[name])
 
 
-def _shown(data: Impressions) -> dict[str, float]:
+def _impression_counts(data: Impressions) -> dict[str, float]:
     clicked = int((data.labels == 1).sum())
     return {"impressions": len(data.shown), "clicks": clicked, "history_length": _mean(data.end - data.start)}
 
@@ -133,16 +204,16 @@ def _of_interactions(source: Source) -> DataReport:
     numbers = table.slice(0, EXAMPLES).to_pylist()
     rows = tuple(
         {"user": str(users["id"][row["user"]]), "item": str(items["id"][row["item"]])}
-        | ({} if row["time"] is None else {"time": clock_of(row["time"])})
+        | ({} if row["time"] is None else {"time": format_timestamp(row["time"])})
         | ({"label": str(row["label"])} if source.kind == "interactions" else {})
         for row in numbers
     )
     if source.kind == "interactions" and len(table) and table["impression"].null_count == 0:
-        data = impressions(source)
-        counts: dict[str, float] = {"items": data.n_items, "users": data.n_users} | _shown(data)
+        data = load_impressions(source)
+        counts: dict[str, float] = {"items": data.n_items, "users": data.n_users} | _impression_counts(data)
         kind = "interactions with impressions"
         return _of_impressions(data, source.path, kind, counts, rows, source.problems, source.digest)
-    sequence = sequences(source)
+    sequence = load_sequences(source)
     pairs = Ragged.of_pairs(sequence.users, sequence.items, sequence.n_users)
     labels = table["label"].to_numpy()
     return DataReport(
@@ -186,8 +257,8 @@ def _of_pairs(source: Source) -> DataReport:
         None,
         len(left) / (len(left) + len(given.ids)) if len(given.ids) else None,
         negatives,
-        PAIR_SPLITS[:1] if len(left) >= FEWEST else (),
-        tuple({name: _short(text) for name, text in row.items()} for row in rows),
+        PAIR_SPLITS[:1] if len(left) >= MIN_GROUPS else (),
+        tuple({name: _shorten(text) for name, text in row.items()} for row in rows),
         source.problems,
         source.digest,
     )
@@ -203,9 +274,13 @@ def _mean(values: Ints) -> float:
     return float(values.mean()) if len(values) else 0.0
 
 
-def _some(ids: Ints) -> str:
+def _first_ids(ids: Ints) -> str:
     return " ".join(map(str, ids[:8].tolist())) + (" ..." if len(ids) > 8 else "")
 
 
-def _short(text: str) -> str:
+def _shorten(text: str) -> str:
     return text if len(text) <= 100 else f"{text[:97]}..."
+
+
+def _number(value: float) -> str:
+    return f"{value:,.0f}" if float(value).is_integer() else f"{value:,.2f}"

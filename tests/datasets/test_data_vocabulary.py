@@ -5,10 +5,10 @@ from collections import Counter
 import numpy as np
 import pytest
 
-from negwise.datasets import Ragged, Vocabulary, words
-from negwise.datasets.moments import mind_moment, moment
-from negwise.datasets.ragged import less
-from negwise.datasets.words import number_categories
+from negwise.datasets import Ragged, Vocabulary, split_words
+from negwise.datasets.ragged import difference
+from negwise.datasets.timestamps import parse_mind_timestamp, parse_timestamp
+from negwise.datasets.vocabulary import number_categories
 from negwise.errors import InputError
 
 TEXTS = ["The cat; the dog's 2 toys.", "", "snake_case and naïve café", "the the THE"]
@@ -17,13 +17,15 @@ TEXTS = ["The cat; the dog's 2 toys.", "", "snake_case and naïve café", "the t
 def number_words(texts):
     """Texts as numbers into their own word list."""
     number = {}
-    return Ragged.of([[number.setdefault(word, len(number)) for word in words(text)] for text in texts]), list(number)
+    return Ragged.of([[number.setdefault(word, len(number)) for word in split_words(text)] for text in texts]), list(
+        number
+    )
 
 
 def test_words():
-    assert words(TEXTS[0]) == ["the", "cat", "the", "dog's", "2", "toys"]
-    assert words(TEXTS[2]) == ["snake", "case", "and", "naïve", "café"]
-    assert words("...") == []
+    assert split_words(TEXTS[0]) == ["the", "cat", "the", "dog's", "2", "toys"]
+    assert split_words(TEXTS[2]) == ["snake", "case", "and", "naïve", "café"]
+    assert split_words("...") == []
 
 
 @pytest.mark.parametrize(("min_count", "most"), [(1, None), (2, None), (1, 3)])
@@ -31,13 +33,13 @@ def test_vocabulary_counts_what_it_is_given(min_count, most):
     texts, file_words = number_words(TEXTS)
     taught = texts.take(np.array([0, 3]))
     vocabulary = Vocabulary.of([taught], file_words, min_count, most)
-    count = Counter(word for text in (TEXTS[0], TEXTS[3]) for word in words(text))
+    count = Counter(word for text in (TEXTS[0], TEXTS[3]) for word in split_words(text))
     order = [word for word, n in count.most_common() if n >= min_count][:most]
     assert vocabulary.words == ("<pad>", "<unk>", *order)
     table = vocabulary.table(texts, file_words, 4)
     for row, text in zip(table, TEXTS, strict=True):
         assert row.tolist() == vocabulary.encode(text, 4).tolist()
-        found = [vocabulary.words.index(word) if word in order else 1 for word in words(text)][:4]
+        found = [vocabulary.words.index(word) if word in order else 1 for word in split_words(text)][:4]
         assert row.tolist() == found + [0] * (4 - len(found))
 
 
@@ -61,14 +63,14 @@ def test_lengths_are_checked():
     ],
 )
 def test_the_clock_of_mind(text, expected):
-    assert mind_moment(text) == np.datetime64(expected, "ms").astype(int)
+    assert parse_mind_timestamp(text) == np.datetime64(expected, "ms").astype(int)
 
 
 @pytest.mark.parametrize(
     "text", ["", "11/11/2019", "11/11/2019 13:00:00 PM", "2/30/2019 1:00:00 AM", "a/b/c 1:00:00 AM"]
 )
 def test_what_is_no_clock(text):
-    assert mind_moment(text) is None
+    assert parse_mind_timestamp(text) is None
 
 
 @pytest.mark.parametrize(
@@ -82,12 +84,12 @@ def test_what_is_no_clock(text):
     ],
 )
 def test_moments(value, expected):
-    assert moment(value) == np.datetime64(expected, "ms").astype(int)
+    assert parse_timestamp(value) == np.datetime64(expected, "ms").astype(int)
 
 
 @pytest.mark.parametrize("value", [None, "", "soon", float("nan"), True, 1e30, [1]])
 def test_what_is_no_moment(value):
-    assert moment(value) is None
+    assert parse_timestamp(value) is None
 
 
 def test_ragged():
@@ -102,6 +104,6 @@ def test_ragged():
     sets = Ragged.of_pairs(lists.rows, lists.ids, 4)
     assert [sets[at].tolist() for at in range(4)] == [[1, 3], [], [2, 5], []]
     assert lists.followed_by(Ragged.of([[9]]))[3].tolist() == [9]
-    left = less(sets, Ragged.of([[1, 2], [3], [], [7]]))
+    left = difference(sets, Ragged.of([[1, 2], [3], [], [7]]))
     assert [left[at].tolist() for at in range(4)] == [[3], [], [2, 5], []]
-    assert less(sets, Ragged.of([[]] * 4)).ids.tolist() == sets.ids.tolist()
+    assert difference(sets, Ragged.of([[]] * 4)).ids.tolist() == sets.ids.tolist()

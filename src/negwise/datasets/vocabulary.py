@@ -23,10 +23,10 @@ SPECIAL = ("<pad>", "<unk>")
 _WORD = re.compile(r"[^\W_]+(?:'[^\W_]+)*")
 
 
-def words(text: str) -> list[str]:
+def split_words(text: str) -> list[str]:
     """Runs of letters and digits in lower case; an apostrophe within a word stays.
 
-    >>> words("Bob's 2 dogs_ran.")
+    >>> split_words("Bob's 2 dogs_ran.")
     ["bob's", '2', 'dogs', 'ran']
     """
     return _WORD.findall(text.lower())
@@ -49,7 +49,7 @@ class Vocabulary:
     def encode(self, text: str, length: int) -> NDArray[np.int32]:
         """One text as (L,) token ids, cut or padded to ``length``."""
         number = self._numbers()
-        found = [number.get(word, UNKNOWN) for word in words(text)[:length]]
+        found = [number.get(word, UNKNOWN) for word in split_words(text)[:length]]
         return np.array(found + [PADDING] * (length - len(found)), np.int32)
 
     def _numbers(self) -> dict[str, int]:

@@ -1,0 +1,195 @@
+"""What was read once: folders of memory-mapped tables, keyed by the content of the files they came from.
+
+A folder appears whole or not at all: it is written under a temporary name and renamed, so that a reader that is
+killed leaves nothing that looks like a cache, and of two that read at once one wins. Tables are written a chunk at a
+time, so that memory does not grow with the rows.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from negwise.errors import InputError, require
+from negwise.files import write_atomically
+
+VERSION = 2
+"""Raised whenever a reader writes something else for the same files."""
+
+MIN_AGE_NS = 2 * 10**9
+"""A file changed this shortly before it was hashed may change again within one tick of its clock."""
+
+CHUNK_ROWS = 4096
+CHUNK_WEIGHT = 2**20
+"""A chunk is written when it has this many rows, or this many characters and ids."""
+
+
+def cache_folder() -> Path:
+    """``NEGWISE_CACHE``, or negwise's folder among the caches of the user."""
+    chosen = os.environ.get("NEGWISE_CACHE")
+    if chosen:
+        return Path(chosen)
+    if sys.platform == "darwin":
+        return Path.home() / "Library" / "Caches" / "negwise"
+    if sys.platform == "win32":
+        return Path(os.environ.get("LOCALAPPDATA", Path.home() / "AppData" / "Local")) / "negwise" / "Cache"
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "negwise"
+
+
+def content_key(kind: str, files: Sequence[Path], extra: Any, cache: Path) -> str:
+    """A hash of the reader's version, what it was asked, and the bytes of every file, wherever they lie."""
+    parts = [VERSION, kind, extra, [file_hash(file, cache) for file in files]]
+    return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:32]
+
+
+def file_hash(file: Path, cache: Path) -> str:
+    """SHA-256 of the content, remembered for as long as size, inode, mtime and ctime stay."""
+    found = file.stat()
+    stamp = [found.st_size, found.st_ino, found.st_mtime_ns, found.st_ctime_ns]
+    memory = cache / "hashes" / f"{hashlib.sha256(os.fsencode(file.resolve())).hexdigest()[:32]}.json"
+    try:
+        remembered = json.loads(memory.read_text())
+        if remembered["stamp"] == stamp:
+            return str(remembered["sha256"])
+    except (OSError, ValueError, KeyError, TypeError):
+        pass  # nothing remembered, or not readable: the content says it
+    now = time.time_ns()
+    with file.open("rb") as stream:
+        digest = hashlib.file_digest(stream, "sha256").hexdigest()
+    if now - max(found.st_mtime_ns, found.st_ctime_ns) > MIN_AGE_NS:
+        _try_write(cache, lambda: write_atomically(memory, json.dumps({"stamp": stamp, "sha256": digest})))
+    return digest
+
+
+def get_or_build(key: str, cache: Path, build: Callable[[Path], dict[str, Any]]) -> tuple[Path, dict[str, Any]]:
+    """The folder of ``key`` and its facts; where it is missing, ``build(folder)`` fills it and returns the facts."""
+    folder = cache / key
+    facts = _read_facts(folder)
+    if facts is not None:
+        return folder, facts
+    _try_write(cache, lambda: cache.mkdir(parents=True, exist_ok=True))
+    made = Path(_try_write(cache, lambda: tempfile.mkdtemp(dir=cache, prefix=f".{key}.")))
+    try:
+        facts = build(made)
+        (made / "facts.json").write_text(json.dumps(facts))
+        for file in made.iterdir():
+            _sync(file)
+        _rename(made, folder)
+    except OSError as error:
+        raise _write_error(cache, error) from error
+    finally:
+        shutil.rmtree(made, ignore_errors=True)
+    return folder, facts
+
+
+def open_tables(folder: Path) -> dict[str, Any]:
+    """Every table in ``folder``, by name, memory-mapped."""
+    arrow = require("pyarrow", extra="train")
+    try:
+        return {
+            file.stem: arrow.ipc.open_file(arrow.memory_map(str(file))).read_all()
+            for file in sorted(folder.glob("*.arrow"))
+        }
+    except (arrow.ArrowException, OSError) as error:
+        raise InputError(f"{folder}: a damaged cache ({error}). Delete that folder; it will be made again.") from error
+
+
+class TableWriter:
+    """One Arrow IPC file, row by row: ``with TableWriter(folder, "news", {"id": "string"}) as t: t.add("N1")``."""
+
+    def __init__(self, folder: Path, name: str, columns: Mapping[str, str]) -> None:
+        arrow = require("pyarrow", extra="train")
+        kinds = {"ints": arrow.list_(arrow.int32()), "string": arrow.string(), "int8": arrow.int8()}
+        kinds |= {"int32": arrow.int32(), "int64": arrow.int64()}
+        self._schema = arrow.schema([(column, kinds[kind]) for column, kind in columns.items()])
+        self._arrow = arrow
+        self._writer = arrow.ipc.new_file(str(folder / f"{name}.arrow"), self._schema)
+        self._columns: list[list[Any]] = [[] for _ in columns]
+        self._sized = [at for at, kind in enumerate(columns.values()) if kind in ("ints", "string")]
+        self._weight = 0
+        self.rows = 0
+
+    def __enter__(self) -> TableWriter:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        if kind is None:
+            self._flush()
+        self._writer.close()
+
+    def add(self, *values: Any) -> None:
+        self.rows += 1
+        for column, value in zip(self._columns, values, strict=True):
+            column.append(value)
+        for at in self._sized:
+            self._weight += len(values[at] or ())
+        if len(self._columns[0]) >= CHUNK_ROWS or self._weight >= CHUNK_WEIGHT:
+            self._flush()
+
+    def _flush(self) -> None:
+        arrays = [
+            self._arrow.array(column, field.type) for column, field in zip(self._columns, self._schema, strict=True)
+        ]
+        if self._columns[0]:
+            self._writer.write_batch(self._arrow.record_batch(arrays, schema=self._schema))
+        for column in self._columns:
+            column.clear()
+        self._weight = 0
+
+
+class IdMap:
+    """Numbers for names, in order of first appearance."""
+
+    def __init__(self) -> None:
+        self.ids: dict[str, int] = {}
+
+    def __call__(self, name: str) -> int:
+        return self.ids.setdefault(name, len(self.ids))
+
+    def write(self, folder: Path, table: str) -> None:
+        with TableWriter(folder, table, {"id": "string"}) as writer:
+            for name in self.ids:
+                writer.add(name)
+
+
+def _read_facts(folder: Path) -> dict[str, Any] | None:
+    try:
+        return dict(json.loads((folder / "facts.json").read_text()))
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except (OSError, ValueError) as error:
+        raise InputError(f"{folder}: a damaged cache ({error}). Delete that folder; it will be made again.") from error
+
+
+def _rename(made: Path, folder: Path) -> None:
+    try:
+        made.rename(folder)
+    except OSError:
+        if _read_facts(folder) is None:  # not another reader that was faster
+            raise
+
+
+def _sync(file: Path) -> None:
+    with file.open("rb") as stream:
+        os.fsync(stream.fileno())
+
+
+def _try_write(cache: Path, write: Callable[[], Any]) -> Any:
+    try:
+        return write()
+    except OSError as error:
+        raise _write_error(cache, error) from error
+
+
+def _write_error(cache: Path, error: OSError) -> InputError:
+    reason = error.strerror or error
+    return InputError(f"{cache}: the cache cannot be written ({reason}). Set NEGWISE_CACHE to a folder with room.")
