@@ -79,10 +79,10 @@ class Key:
         if isinstance(self.row, int | np.integer):
             if not 0 <= self.row < MAX_ROW:
                 raise InputError(f"Key: row={self.row}, expected 0 <= row < 2**44")
-        elif getattr(self.row, "ndim", None) != 1 or not _is_integer(self.row):
+        elif getattr(self.row, "ndim", None) != 1 or not _has_integer_dtype(self.row):
             came = _describe(self.row)
             raise InputError(f"Key: row is {came}, expected an integer, or a 1-D array or tensor of integers")
-        elif len(self.row) and _lies_here(self.row):
+        elif len(self.row) and _on_cpu(self.row):
             low, high = int(self.row.min()), int(self.row.max())
             if low < 0 or high >= MAX_ROW:
                 raise InputError(f"Key: row numbers {low}..{high}, expected 0 <= row < 2**44")
@@ -123,7 +123,7 @@ def counts(k: float, rows: int, key: Key) -> Any:
     return whole + (((first << 21) | (second >> 11)) < threshold) * 1
 
 
-def most(k: float) -> int:
+def max_count(k: float) -> int:
     """The largest count ``k`` can give, ``ceil(k)``: a batch is that wide, so shapes do not hang on luck."""
     return math.ceil(check_k(k))
 
@@ -159,14 +159,14 @@ def philox(c0: Array, c1: Array, c2: Array, c3: Array, k0: int, k1: int) -> tupl
     return c0, c1, c2, c3
 
 
-def _is_integer(values: Any) -> bool:
+def _has_integer_dtype(values: Any) -> bool:
     if isinstance(values, np.ndarray):
         return bool(np.issubdtype(values.dtype, np.integer))
     dtype = getattr(values, "dtype", None)
     return str(dtype) in {f"torch.{kind}" for kind in ("uint8", "int8", "int16", "int32", "int64")}
 
 
-def _lies_here(values: Any) -> bool:
+def _on_cpu(values: Any) -> bool:
     """Whether a look at the values waits for nobody."""
     return isinstance(values, np.ndarray) or values.device.type == "cpu"
 
