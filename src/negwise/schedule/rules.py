@@ -37,7 +37,7 @@ class OpenLoop(ABC):
 
     @final
     def update(self, observation: Observation, state: State) -> tuple[float, State]:
-        return self(fraction_of(observation.step, observation.total_steps)), state
+        return self(training_fraction(observation.step, observation.total_steps)), state
 
 
 @final
@@ -108,7 +108,7 @@ class PiecewiseK(OpenLoop):
     points: Sequence[tuple[float, float]]
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "points", _points(self.points))
+        object.__setattr__(self, "points", _check_points(self.points))
 
     def __call__(self, fraction: float) -> float:
         _check_fraction(fraction)
@@ -142,7 +142,11 @@ class FunctionK(OpenLoop):
         return f"FunctionK({getattr(self.function, '__qualname__', repr(self.function))})"
 
 
-def fraction_of(step: int, total_steps: int) -> float:
+_SCHEDULES = {"ans": AnsK, "warm": WarmK}
+"""Names of the schedules that `parse_rule` reads."""
+
+
+def training_fraction(step: int, total_steps: int) -> float:
     """``step / (total_steps - 1)``; 0 where there is only one step."""
     if total_steps < 1 or not 0 <= step < total_steps:
         raise InputError(
@@ -152,8 +156,27 @@ def fraction_of(step: int, total_steps: int) -> float:
     return step / (total_steps - 1) if total_steps > 1 else 0.0
 
 
+def parse_rule(text: str) -> OpenLoop:
+    """``"4"`` is ``ConstantK(4)``, ``"ans:20"`` is ``AnsK(20)``, ``"warm:20"`` is ``WarmK(20)``.
+
+    A second number is the turning point or the end of the warm-up: ``"ans:20:0.2"`` is ``AnsK(20, 0.2)``.
+    """
+    try:
+        match text.strip().lower().split(":"):
+            case [k] if _is_number(k):
+                return ConstantK(_parse_number(k))
+            case [name, *numbers] if name in _SCHEDULES and len(numbers) in (1, 2) and all(map(_is_number, numbers)):
+                return _SCHEDULES[name](*map(_parse_number, numbers))
+    except InputError as error:  # it names the rule's argument, which is not what was typed
+        raise InputError(f"cannot train with K {text!r}: {error}") from None
+    raise InputError(
+        f"cannot read K from {text!r}. Expected a number such as 4 or 2.5, or a schedule up to a peak: "
+        "ans:20 or warm:20, with its turning point where 0.1 does not suit: ans:20:0.2"
+    )
+
+
 def _check_k(k: float, name: str) -> float:
-    value = _real(k)
+    value = _as_float(k)
     if value is None or not 0 <= value < math.inf:
         raise InputError(f"{name} must be a finite number of negatives, 0 or more; got {k!r}")
     return value
@@ -165,13 +188,13 @@ def _check_peak(peak: float, name: str) -> None:
 
 
 def _check_fraction(fraction: float, name: str = "the fraction of training") -> float:
-    value = _real(fraction)
+    value = _as_float(fraction)
     if value is None or not 0 <= value <= 1:
         raise InputError(f"{name} must lie in [0, 1]; got {fraction!r}")
     return value
 
 
-def _real(value: Any) -> float | None:
+def _as_float(value: Any) -> float | None:
     """``value`` as a float, or None where it is not a number (text and booleans are not)."""
     if isinstance(value, str | bytes | bool):
         return None
@@ -181,7 +204,7 @@ def _real(value: Any) -> float | None:
         return None
 
 
-def _points(points: Sequence[tuple[float, float]]) -> tuple[tuple[float, float], ...]:
+def _check_points(points: Sequence[tuple[float, float]]) -> tuple[tuple[float, float], ...]:
     try:
         pairs = [(fraction, k) for fraction, k in points]
     except (TypeError, ValueError):
@@ -203,3 +226,19 @@ def _points(points: Sequence[tuple[float, float]]) -> tuple[tuple[float, float],
     if any(fractions.count(fraction) > 2 for fraction in fractions):
         raise InputError(f"PiecewiseK takes two points at one fraction (a jump), not more; got {fractions}")
     return checked
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
+
+
+def _parse_number(text: str) -> float:
+    """The number in ``text``; whole ones stay ``int`` so that ``repr`` reads as it was typed."""
+    try:
+        return int(text)
+    except ValueError:
+        return float(text)

@@ -16,7 +16,7 @@ import numpy as np
 from negwise.draws import Key, counts
 from negwise.errors import InputError
 from negwise.protocols import OpenLoopRule, Rule
-from negwise.schedule.rules import fraction_of
+from negwise.schedule.rules import training_fraction
 
 
 class KBatchSampler:
@@ -55,7 +55,7 @@ class KBatchSampler:
         start_step: int = 0,
         batches_per_step: int = 1,
     ) -> None:
-        _check_open_loop(rule)
+        _check_rule(rule)
         if not hasattr(batch_sampler, "__len__"):
             raise InputError(
                 f"KBatchSampler needs a batch sampler with a length, to tell epochs from steps; got "
@@ -122,7 +122,7 @@ class KBatchSampler:
         skipped = (first - epoch_start) * self.batches_per_step
         wanted = min(len(self), (self.total_steps - epoch_start) * self.batches_per_step)
         for number, batch in enumerate(islice(self.batch_sampler, skipped, wanted), start=skipped):
-            yield self._pairs(epoch_start + number // self.batches_per_step, batch)
+            yield self._index_count_pairs(epoch_start + number // self.batches_per_step, batch)
 
     def _check_epoch(self, epoch_start: int, first: int) -> None:
         if first >= epoch_start + self.steps_per_epoch:
@@ -138,19 +138,19 @@ class KBatchSampler:
                 f"{self.steps_per_epoch} * epochs"
             )
 
-    def _pairs(self, step: int, batch: Collection[Any]) -> list[tuple[int, int]]:
+    def _index_count_pairs(self, step: int, batch: Collection[Any]) -> list[tuple[int, int]]:
         try:
             rows = np.fromiter(map(operator.index, batch), dtype=np.int64, count=len(batch))
         except TypeError:
             raise InputError(
                 f"KBatchSampler: an index must be an integer, as it names the row's draw; got {batch!r}"
             ) from None
-        k = self.rule(fraction_of(step, self.total_steps))
+        k = self.rule(training_fraction(step, self.total_steps))
         drawn = counts(k, len(rows), Key(self.seed, step, rows))
         return list(zip(rows.tolist(), drawn.tolist(), strict=True))
 
 
-def _check_open_loop(rule: object) -> None:
+def _check_rule(rule: object) -> None:
     if isinstance(rule, OpenLoopRule):
         return
     if isinstance(rule, Rule):
