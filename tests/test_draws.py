@@ -42,7 +42,7 @@ def test_numba_philox_gives_the_published_answers(counter, key, words):
 
 
 def test_philox_is_the_papers():
-    """The referee is Philox in Python integers, as its paper writes it."""
+    """The reference is Philox in Python integers, as its paper writes it."""
 
     def plain(counter, key):
         c, k = list(counter), list(key)
@@ -146,7 +146,7 @@ def test_streams_and_laps_are_independent_and_uniform():
 
 
 @pytest.mark.parametrize("k", [-1, float("nan"), float("inf"), 2**31 + 1, True, "4", None, np.array([1, 2])])
-def test_a_k_that_is_none_is_refused(k):
+def test_an_invalid_k_is_refused(k):
     with pytest.raises(InputError, match="k"):
         counts(k, 4, Key(0, 0))
 
@@ -192,6 +192,6 @@ def test_a_gpu_counts_as_the_cpu_does():
     assert np.array_equal(there.cpu().numpy(), counts(2.5, 10_000, Key(1, 2, 2**40)))
 
 
-def test_no_number_of_rows_is_negative():
+def test_a_negative_number_of_rows_is_refused():
     with pytest.raises(InputError, match="rows=-4"):
         counts(3.5, -4, Key(0, 0))
