@@ -1,4 +1,4 @@
-"""How K changes over training: the rules, and the batch sampler that carries K to a collator."""
+"""Schedules for K over training, and a batch sampler that passes K on to a collator."""
 
 from negwise.schedule.batch_sampler import KBatchSampler
 from negwise.schedule.rules import (
