@@ -14,7 +14,7 @@ import numpy as np
 from evidence.bootstrap import DRAWS, Floats, Measured, measure
 from evidence.record import Record, ranks_of, read
 from negwise.jobs.pilot import inside
-from negwise.theory.optimal import optimal_k
+from negwise.theory.optimal_k import optimal_k
 from negwise.theory.separation import auc, separation
 
 CONSTANTS = (4, 20, 100)

@@ -9,8 +9,8 @@ from evidence.cells import signed, table
 from evidence.turning import against_usual, points
 from negwise.report.words import metric_name
 from negwise.schedule import AnsK
-from negwise.theory.effectiveness import balance
-from negwise.theory.optimal import optimal_k
+from negwise.theory.effectiveness import mean_effectiveness
+from negwise.theory.optimal_k import optimal_k
 from negwise.theory.optimum import k_grid, peaks
 from negwise.theory.reliability import reliability
 from negwise.theory.separation import auc, separation
@@ -140,4 +140,4 @@ def _ends(found: Mapping[str, Analysis]) -> str:
 def _stage(model: float) -> str:
     """The best K of one moment for labels with separation 2.4 and a model with this one."""
     ks = k_grid(1e4)
-    return f"{float(peaks(balance(reliability(2.4, ks), reliability(model, ks), 0.9), ks)):.1f}"
+    return f"{float(peaks(mean_effectiveness(reliability(2.4, ks), reliability(model, ks), 0.9), ks)):.1f}"

@@ -18,7 +18,7 @@ from negwise.errors import InputError
 from negwise.report.exhibit import Exhibit, short
 from negwise.report.figure import Figure
 from negwise.report.marks import quantity
-from negwise.schedule import rule_from_text
+from negwise.schedule import parse_rule
 
 
 def step_seconds(analysis: Analysis, k: Floats) -> Floats:
@@ -35,7 +35,7 @@ def step_seconds(analysis: Analysis, k: Floats) -> Floats:
 
 def clock(analysis: Analysis, rule: str) -> Floats:
     """Seconds after 0, 1, ... steps of training by this rule, (steps + 1,)."""
-    steps, law = int(analysis.record["steps"]), rule_from_text(rule)
+    steps, law = int(analysis.record["steps"]), parse_rule(rule)
     ks = np.array([law(step / max(steps - 1, 1)) for step in range(steps)])
     return np.concatenate(([0.0], np.cumsum(step_seconds(analysis, ks))))
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from evidence.bootstrap import Floats
-from negwise.theory.effectiveness import balance
+from negwise.theory.effectiveness import mean_effectiveness
 from negwise.theory.reliability import reliability
 from negwise.theory.separation import auc, separation
 
@@ -89,8 +89,8 @@ def _truth(world: Mapping[str, Any]) -> Truth:
         k_best=world["k_best"],
         seeds={arm["k"]: np.array(arm["test"]) for arm in world["arms"]},
         top={arm["k"]: np.array(arm["test_top"]) for arm in world["arms"]},
-        k_gaussian=best(balance(g_a, weight @ g_b, lam)),
-        k_ranks=best(balance(p_a, weight @ p_b, lam)),
+        k_gaussian=best(mean_effectiveness(g_a, weight @ g_b, lam)),
+        k_ranks=best(mean_effectiveness(p_a, weight @ p_b, lam)),
         k_joint=best(joint),
         gaussian_error=float(max(np.abs(g_a - p_a).max(), np.abs(g_b - p_b).max())),
         joint_error=float(np.abs(p_ab - p_a * p_b).max()),

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from negwise.draws import Key, Stream, block, counts, most, philox
+from negwise.draws import Key, Stream, block, counts, max_count, philox
 from negwise.errors import InputError
 
 # Random123, tests/kat_vectors: philox4x32, 10 rounds.
@@ -42,7 +42,7 @@ def test_numba_philox_gives_the_published_answers(counter, key, words):
 
 
 def test_philox_is_the_papers():
-    """The referee is Philox in Python integers, as its paper writes it."""
+    """The reference is Philox in Python integers, as its paper writes it."""
 
     def plain(counter, key):
         c, k = list(counter), list(key)
@@ -86,7 +86,7 @@ def test_counts_do_not_depend_on_the_batch_split_or_on_the_library(k, seed, step
     assert tensor.dtype == torch.int64
     assert np.array_equal(whole, tensor.numpy())
     assert set(whole.tolist()) <= {int(np.floor(k)), int(np.floor(k)) + 1}
-    assert whole.max() <= most(k)
+    assert whole.max() <= max_count(k)
 
 
 @pytest.mark.parametrize("k", [0, 1, 7, 131072])
@@ -146,7 +146,7 @@ def test_streams_and_laps_are_independent_and_uniform():
 
 
 @pytest.mark.parametrize("k", [-1, float("nan"), float("inf"), 2**31 + 1, True, "4", None, np.array([1, 2])])
-def test_a_k_that_is_none_is_refused(k):
+def test_an_invalid_k_is_refused(k):
     with pytest.raises(InputError, match="k"):
         counts(k, 4, Key(0, 0))
 
@@ -192,6 +192,6 @@ def test_a_gpu_counts_as_the_cpu_does():
     assert np.array_equal(there.cpu().numpy(), counts(2.5, 10_000, Key(1, 2, 2**40)))
 
 
-def test_no_number_of_rows_is_negative():
+def test_a_negative_number_of_rows_is_refused():
     with pytest.raises(InputError, match="rows=-4"):
         counts(3.5, -4, Key(0, 0))

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from negwise.errors import InputError, MissingExtra, NegwiseError
     from negwise.schedule import AnsK, ConstantK, FunctionK, PiecewiseK, WarmK
-    from negwise.theory.bound import mi_bound
     from negwise.theory.effectiveness import effectiveness, sample_kinds
     from negwise.theory.estimate import Estimate
-    from negwise.theory.optimal import optimal_k
+    from negwise.theory.mutual_information import mi_bound
+    from negwise.theory.optimal_k import optimal_k
     from negwise.theory.reliability import reliability
     from negwise.theory.separation import auc, separation
 
@@ -25,10 +25,10 @@ __version__ = "0.1.0"
 _HOMES = {
     "negwise.errors": ("InputError", "MissingExtra", "NegwiseError"),
     "negwise.schedule": ("AnsK", "ConstantK", "FunctionK", "PiecewiseK", "WarmK"),
-    "negwise.theory.bound": ("mi_bound",),
     "negwise.theory.effectiveness": ("effectiveness", "sample_kinds"),
     "negwise.theory.estimate": ("Estimate",),
-    "negwise.theory.optimal": ("optimal_k",),
+    "negwise.theory.mutual_information": ("mi_bound",),
+    "negwise.theory.optimal_k": ("optimal_k",),
     "negwise.theory.reliability": ("reliability",),
     "negwise.theory.separation": ("auc", "separation"),
 }

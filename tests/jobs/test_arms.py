@@ -6,7 +6,7 @@ import pytest
 
 from negwise.errors import InputError
 from negwise.jobs.arms import arm, arms_of, check_ceiling, said_of
-from negwise.theory.optimal import optimal_k
+from negwise.theory.optimal_k import optimal_k
 
 OK = optimal_k(train_auc=0.9552)
 

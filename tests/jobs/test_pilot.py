@@ -6,7 +6,7 @@ import pytest
 from negwise.errors import InputError
 from negwise.jobs.pilot import estimate_of, judge
 from negwise.records import Run
-from negwise.theory.optimal import optimal_k
+from negwise.theory.optimal_k import optimal_k
 from negwise.theory.separation import auc
 
 

@@ -7,7 +7,7 @@ import pytest
 from scipy import stats
 
 from negwise.jobs.results import _difference, caveats_of, mean_of, value_of
-from negwise.theory.optimal import optimal_k
+from negwise.theory.optimal_k import optimal_k
 
 
 def arm_of(name, values, **more):

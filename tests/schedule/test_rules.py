@@ -22,8 +22,8 @@ from negwise.schedule import (
     FunctionK,
     PiecewiseK,
     WarmK,
-    fraction_of,
-    rule_from_text,
+    parse_rule,
+    training_fraction,
 )
 
 
@@ -118,18 +118,18 @@ def test_a_step_outside_training_is_refused(rule, step, total):
 
 
 def test_one_step_of_training_is_its_start(rule):
-    assert fraction_of(0, 1) == 0.0
+    assert training_fraction(0, 1) == 0.0
     assert rule.update(Observation(0, 1), rule.init())[0] == rule(0.0)
 
 
 def test_the_last_step_is_fraction_one():
-    assert [fraction_of(step, 5) for step in range(5)] == [0, 0.25, 0.5, 0.75, 1]
+    assert [training_fraction(step, 5) for step in range(5)] == [0, 0.25, 0.5, 0.75, 1]
 
 
 def test_ans_is_the_paper_triangle_over_real_steps():
     """1 at the first step, the peak after 10% of the steps, 1 at the last, straight lines between."""
     total = 1001
-    ks = np.array([AnsK(20)(fraction_of(step, total)) for step in range(total)])
+    ks = np.array([AnsK(20)(training_fraction(step, total)) for step in range(total)])
     assert ks[0] == 1
     assert ks[100] == 20 == ks.max()
     assert ks[-1] == 1
@@ -139,7 +139,7 @@ def test_ans_is_the_paper_triangle_over_real_steps():
 
 def test_warm_climbs_like_ans_and_then_holds():
     total = 1001
-    ks = np.array([WarmK(20)(fraction_of(step, total)) for step in range(total)])
+    ks = np.array([WarmK(20)(training_fraction(step, total)) for step in range(total)])
     np.testing.assert_allclose(np.diff(ks[:101]), 19 / 100, rtol=1e-9)
     assert (ks[100:] == 20).all()
 
@@ -231,24 +231,24 @@ def test_bad_values_are_refused(make, message):
     ],
 )
 def test_rules_from_text(text, rule):
-    assert rule_from_text(text) == rule
+    assert parse_rule(text) == rule
 
 
 def test_whole_numbers_read_back_as_typed():
-    assert repr(rule_from_text("ans:20")) == "AnsK(peak=20, turning_point=0.1)"
+    assert repr(parse_rule("ans:20")) == "AnsK(peak=20, turning_point=0.1)"
 
 
 @pytest.mark.parametrize("text", ["", "ans", "ans:", "ans:x", "linear:3", "ans:20:0.1:3", "4:5", "ans 20"])
 def test_unreadable_text_is_refused_with_what_to_type(text):
     with pytest.raises(InputError, match="ans:20 or warm:20") as caught:
-        rule_from_text(text)
+        parse_rule(text)
     assert repr(text) in str(caught.value)
 
 
 @pytest.mark.parametrize("text", ["-1", "nan", "ans:0.5", "warm:20:2"])
 def test_readable_text_with_bad_values_names_the_value_and_what_was_typed(text):
     with pytest.raises(InputError, match=f"cannot train with K '{text}': .*got"):
-        rule_from_text(text)
+        parse_rule(text)
 
 
 def test_rules_import_without_torch():

@@ -2,11 +2,11 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from referee import paper_effectiveness
+from reference import paper_effectiveness
 
 from negwise.errors import InputError
-from negwise.theory.bound import mi_bound
 from negwise.theory.effectiveness import effectiveness, sample_kinds
+from negwise.theory.mutual_information import mi_bound
 
 
 @pytest.mark.parametrize(("label", "model", "k", "lam"), [(1, 0.4, 4, 0.9), (2.4, 2.0, 20, 0.95), (4.07, 0, 180, 0.5)])

@@ -3,10 +3,10 @@ import pytest
 from scipy.integrate import trapezoid
 
 from negwise.theory.horizon import (
-    from_start,
+    chunk_starts,
+    evaluation_noise,
     horizon_index,
-    jitter,
-    piece_starts,
+    prepend_untrained,
     ramp,
     smooth,
     trapezoid_weights,
@@ -53,19 +53,19 @@ def test_weights_are_scipys_trapezoid():
     np.testing.assert_array_equal(trapezoid_weights(np.array([7.0])), [1.0])
 
 
-def test_jitter_is_the_noise_that_evaluations_do_not_share():
+def test_evaluation_noise_is_what_evaluations_do_not_share():
     rng = np.random.default_rng(4)
     steps = np.cumsum(rng.uniform(0.5, 2, 400))
     shared = rng.normal()  # moves all of them alike, and must not count
     noisy = 2 - 2 * np.exp(-steps / 100) + shared + rng.normal(0, 0.05, 400)
-    assert jitter(steps, noisy) == pytest.approx(0.05, rel=0.15)
-    assert jitter(steps, 3 + 0.2 * steps) == pytest.approx(0.0, abs=1e-12)
-    assert jitter(steps[:4], noisy[:4]) == 0.0
+    assert evaluation_noise(steps, noisy) == pytest.approx(0.05, rel=0.15)
+    assert evaluation_noise(steps, 3 + 0.2 * steps) == pytest.approx(0.0, abs=1e-12)
+    assert evaluation_noise(steps[:4], noisy[:4]) == 0.0
 
 
 def test_an_untrained_model_is_put_in_front_once():
-    assert from_start(np.array([5.0]), np.array([1.0]))[0].tolist() == [0.0, 5.0]
-    assert from_start(np.array([0.0, 5.0]), np.array([0.1, 1.0]))[1].tolist() == [0.1, 1.0]
+    assert prepend_untrained(np.array([5.0]), np.array([1.0]))[0].tolist() == [0.0, 5.0]
+    assert prepend_untrained(np.array([0.0, 5.0]), np.array([0.1, 1.0]))[1].tolist() == [0.1, 1.0]
 
 
 def test_ramp_against_a_fine_riemann_sum():
@@ -76,9 +76,9 @@ def test_ramp_against_a_fine_riemann_sum():
     assert weights.sum() == pytest.approx(1.0)
 
 
-def test_pieces_cover_a_long_curve_evenly():
-    starts = piece_starts(1000, 256)
+def test_chunks_cover_a_long_curve_evenly():
+    starts = chunk_starts(1000, 256)
     assert starts[0] == 0
     assert starts.size == 256
     assert set(np.diff(np.append(starts, 1000)).tolist()) <= {3, 4}
-    assert piece_starts(5, 256).tolist() == [0, 1, 2, 3, 4]
+    assert chunk_starts(5, 256).tolist() == [0, 1, 2, 3, 4]

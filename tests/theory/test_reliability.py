@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from referee import reliability_30_digits, reliability_by_drawing
+from reference import reliability_30_digits, reliability_by_drawing
 from scipy.special import owens_t
 
 from negwise.errors import InputError

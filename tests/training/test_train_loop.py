@@ -17,7 +17,7 @@ from negwise.errors import InputError, MissingExtra, NegwiseError
 from negwise.protocols import OpenLoopRule
 from negwise.records import read_run
 from negwise.samplers import Popularity, Uniform
-from negwise.schedule import AnsK, ConstantK, fraction_of
+from negwise.schedule import AnsK, ConstantK, training_fraction
 from negwise.training import Order, Settings, load_weights
 from negwise.training.holding import held
 from negwise.training.launch import make_fabric, reseed, settle_threads
@@ -29,7 +29,7 @@ def plain_loop(world, model, rule, steps, size, seed, lr):
     """The loop as one would write it by hand: SGD, K negatives a row encoded row by row."""
     sampler, order, seen = make_sampler(world), Order(len(world.train), size, seed), []
     for step in range(steps):
-        k = rule(fraction_of(step, steps))
+        k = rule(training_fraction(step, steps))
         query, positives, groups = world.train.batch(order.batch(step))
         drawn = sampler(positives, k, Key(seed, step, torch.arange(len(positives))), owner=groups)
         items = model.encode_candidates(torch.arange(N_ITEMS))

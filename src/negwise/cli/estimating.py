@@ -48,7 +48,7 @@ def estimate(
       negwise estimate --curves lightning_logs/version_0 --plot estimate.png
       negwise estimate --curves run.jsonl --json
     """
-    from negwise.theory.optimal import optimal_k
+    from negwise.theory.optimal_k import optimal_k
 
     options = {"lam": lam, "max_k": max_k, "n_queries": queries, "n_pairs": pairs}
     columns = {"train_auc": train_column, "val_auc": val_column, "step": step_column}

@@ -13,11 +13,11 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
-from negwise.curves.columns import choose
-from negwise.curves.extract import Curves, extract
-from negwise.curves.find import load, locate
-from negwise.curves.records import from_json, looks_like_json
-from negwise.curves.table import delimited
+from negwise.curves.auc_curves import Curves, extract_curves
+from negwise.curves.column_roles import assign_roles
+from negwise.curves.delimited_logs import parse_delimited
+from negwise.curves.json_logs import looks_like_json, parse_json
+from negwise.curves.log_files import find_log, read_text
 
 __all__ = ["Curves", "read"]
 
@@ -29,8 +29,8 @@ def read(path: str | os.PathLike[str], *, columns: Mapping[str, str | None] | No
     ``train_queries``, ``train_pairs``, and the same four for ``val``. A role that is None is searched for.
     Anything wrong with the file is an `InputError` that names the file and the line.
     """
-    file = locate(Path(path))
-    text = load(file)
-    parse = from_json if looks_like_json(text) else delimited
+    file = find_log(Path(path))
+    text = read_text(file)
+    parse = parse_json if looks_like_json(text) else parse_delimited
     table = parse(str(file), text)
-    return extract(table, choose(table, columns or {}))
+    return extract_curves(table, assign_roles(table, columns or {}))

@@ -1,15 +1,15 @@
 """Counter-based randomness: a draw is a function of (seed, step, row) and of nothing else.
 
-No generator object, no hidden state: a batch may be split, drawn by any worker or rank, or drawn again after
-a resume, and every row gets what it would have got alone. The function is Philox4x32-10 (Salmon et al.,
-"Parallel random numbers: as easy as 1, 2, 3", SC 2011): it passes BigCrush, has published known answers, is
-what ``triton.language`` ships as ``tl.philox``, and needs only 32-bit multiplies, so that NumPy, plain torch
-on any device and a numba loop compute the same bits.
+There is no generator object and no hidden state. A batch may be split, drawn by any worker or rank, or drawn
+again after a resume: each row still gets its own draw. The function is Philox4x32-10 (Salmon et al., "Parallel
+random numbers: as easy as 1, 2, 3", SC 2011). It passes BigCrush, has published known answers and is
+``tl.philox`` in ``triton.language``. It needs only 32-bit multiplies, so NumPy, plain torch on any device and a
+numba loop compute the same bits.
 
 Layout of the 128-bit counter; the seed is the 64-bit Philox key:
 
 ====  ===================================================  ============
-word  holds                                                so that
+word  holds                                                limit
 ====  ===================================================  ============
 c0    block: four words of 32 bits each                    2^34 words
 c1    row, low 32 bits
@@ -17,8 +17,8 @@ c2    step                                                 step < 2^32
 c3    lap (16 bits), stream (4 bits), row's high 12 bits   row < 2^44
 ====  ===================================================  ============
 
-Streams keep purposes apart: how many, which ones, from which part of a mixture. Laps number the fresh starts
-within a stream, as after a rejected draw.
+A stream is for one purpose: the number of negatives, their ids, the part of a mixture. A lap is one attempt
+within a stream: a rejected draw is repeated on the next lap.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     import torch
 
 Array = TypeVar("Array", NDArray[np.int64], "torch.Tensor")
-"""int64, of NumPy or torch: both wrap on overflow and shift arithmetically, so one text serves both."""
+"""int64, of NumPy or torch. Both wrap on overflow and shift arithmetically, so the same code serves both."""
 
 LOW = 0xFFFFFFFF
 MULTIPLIERS = (0xD2511F53, 0xCD9E8D57)
@@ -50,7 +50,7 @@ MAX_K = 2**31
 
 
 class Stream(IntEnum):
-    """What a word is for. Two streams of one key are independent."""
+    """The purpose of a random word. Two streams of one key are independent."""
 
     COUNT = 0
     ITEM = 1
@@ -61,11 +61,11 @@ class Stream(IntEnum):
 
 @dataclass(frozen=True)
 class Key:
-    """Names a draw: ``seed`` of the run, ``step`` of training, ``row`` of the global batch.
+    """Identifies a draw: ``seed`` of the run, ``step`` of training, ``row`` of the global batch.
 
-    ``row`` is the number of the first row, the batch being rows ``row, row + 1, ...``, or a 1-D array or
-    tensor with the number of each row. A rank that holds rows 512..1023 of the global batch passes
-    ``row=512``; a loop that shuffles may pass the numbers of its examples.
+    ``row`` is the number of the first row; the batch then has rows ``row, row + 1, ...``. Or it is a 1-D array
+    or tensor with the number of each row. A rank that holds rows 512..1023 of the global batch passes
+    ``row=512``. A loop that shuffles may pass the numbers of its examples.
     """
 
     seed: int
@@ -79,20 +79,20 @@ class Key:
         if isinstance(self.row, int | np.integer):
             if not 0 <= self.row < MAX_ROW:
                 raise InputError(f"Key: row={self.row}, expected 0 <= row < 2**44")
-        elif getattr(self.row, "ndim", None) != 1 or not _is_integer(self.row):
+        elif getattr(self.row, "ndim", None) != 1 or not _has_integer_dtype(self.row):
             came = _describe(self.row)
             raise InputError(f"Key: row is {came}, expected an integer, or a 1-D array or tensor of integers")
-        elif len(self.row) and _lies_here(self.row):
+        elif len(self.row) and _on_cpu(self.row):
             low, high = int(self.row.min()), int(self.row.max())
             if low < 0 or high >= MAX_ROW:
                 raise InputError(f"Key: row numbers {low}..{high}, expected 0 <= row < 2**44")
 
     def rows(self, n: int) -> Any:
-        """The numbers of the batch's ``n`` rows, int64 (n,): a tensor where ``row`` is one, else NumPy."""
+        """The numbers of the batch's ``n`` rows, int64 (n,): a tensor if ``row`` is one, else a NumPy array."""
         if isinstance(self.row, int | np.integer):
             return np.arange(self.row, self.row + n, dtype=np.int64)
         if len(self.row) != n:
-            raise InputError(f"Key: row holds {len(self.row)} row numbers, but the batch has {n} rows")
+            raise InputError(f"Key: row holds {len(self.row)} row numbers, but the batch has {n} rows; pass one a row")
         return self.row.astype(np.int64) if isinstance(self.row, np.ndarray) else self.row.long()
 
     def on(self, device: torch.device | str, n: int) -> Key:
@@ -103,17 +103,17 @@ class Key:
 
 
 def counts(k: float, rows: int, key: Key) -> Any:
-    """How many negatives each row gets (eq. 8): ``[k]``, or with probability ``{k}`` one more.
+    """Number of negatives of each row (eq. 8): ``floor(k)``, or with probability ``k - floor(k)`` one more.
 
-    A row's count is a function of (seed, step, row). It compares 53 random bits with ``{k}``, so the mean is
-    exactly ``k`` for each ``k >= 1`` that a double can hold, and within 2^-53 of it below 1. Returns int64
-    (rows,): a tensor on the device of ``key.row`` where that is a tensor, else a NumPy array.
+    A row's count is a function of (seed, step, row). 53 random bits are compared with the fraction of ``k``.
+    So the mean is exactly ``k`` for each ``k >= 1`` that a double can hold, and within 2^-53 of it below 1.
+    Returns int64 (rows,): a tensor on the device of ``key.row`` if that is a tensor, else a NumPy array.
 
     >>> counts(2.5, 8, Key(seed=0, step=0)).tolist()
     [3, 3, 3, 2, 3, 3, 3, 3]
     """
     if rows < 0:
-        raise InputError(f"counts: rows={rows}, expected how many there are, 0 or more")
+        raise InputError(f"counts: rows={rows}, expected the number of rows, 0 or more")
     whole = math.floor(check_k(k))
     threshold = math.ceil(math.ldexp(k - whole, 53))
     numbers = key.rows(rows)
@@ -123,13 +123,13 @@ def counts(k: float, rows: int, key: Key) -> Any:
     return whole + (((first << 21) | (second >> 11)) < threshold) * 1
 
 
-def most(k: float) -> int:
-    """The largest count ``k`` can give, ``ceil(k)``: a batch is that wide, so shapes do not hang on luck."""
+def max_count(k: float) -> int:
+    """The largest count that ``k`` can give, ``ceil(k)``. A batch is that wide, so its shape is not random."""
     return math.ceil(check_k(k))
 
 
 def check_k(k: float) -> float:
-    """``k`` itself, where it is a number from 0 to 2**31; NaN is none."""
+    """``k`` itself, or an `InputError` if it is not a number from 0 to 2**31 (NaN is not)."""
     if isinstance(k, bool) or not isinstance(k, int | float | np.integer | np.floating):
         raise InputError(f"k is {_describe(k)}, expected a number such as 4 or 2.5")
     if not 0 <= k <= MAX_K:
@@ -138,7 +138,7 @@ def check_k(k: float) -> float:
 
 
 def block(key: Key, rows: Array, blocks: Array, stream: Stream, lap: int = 0) -> tuple[Array, Array, Array, Array]:
-    """Four words of 32 bits for each row number and block number; ``rows`` and ``blocks`` broadcast."""
+    """Four random words of 32 bits for each row number and block number; ``rows`` and ``blocks`` broadcast."""
     if not 0 <= lap < MAX_LAP:
         raise InputError(f"lap={lap}, expected 0 <= lap < 2**16")
     c3 = (rows >> 32) | (lap << 16 | int(stream) << 12)
@@ -147,9 +147,9 @@ def block(key: Key, rows: Array, blocks: Array, stream: Stream, lap: int = 0) ->
 
 
 def philox(c0: Array, c1: Array, c2: Array, c3: Array, k0: int, k1: int) -> tuple[Array, Array, Array, Array]:
-    """Philox4x32-10: the counter ``(c0, c1, c2, c3)`` under the key ``(k0, k1)``, 32-bit values in int64.
+    """Philox4x32-10 of the counter ``(c0, c1, c2, c3)`` under the key ``(k0, k1)``: 32-bit values in int64.
 
-    A product of two 32-bit values may pass 2^63 and wrap, but its 64 bits are right, and the mask after the
+    A product of two 32-bit values may pass 2^63 and wrap. Its 64 bits are still right, and the mask after the
     arithmetic shift keeps the upper half of them.
     """
     for _ in range(ROUNDS):
@@ -159,15 +159,15 @@ def philox(c0: Array, c1: Array, c2: Array, c3: Array, k0: int, k1: int) -> tupl
     return c0, c1, c2, c3
 
 
-def _is_integer(values: Any) -> bool:
+def _has_integer_dtype(values: Any) -> bool:
     if isinstance(values, np.ndarray):
         return bool(np.issubdtype(values.dtype, np.integer))
     dtype = getattr(values, "dtype", None)
     return str(dtype) in {f"torch.{kind}" for kind in ("uint8", "int8", "int16", "int32", "int64")}
 
 
-def _lies_here(values: Any) -> bool:
-    """Whether a look at the values waits for nobody."""
+def _on_cpu(values: Any) -> bool:
+    """Whether the values can be read without waiting for a GPU."""
     return isinstance(values, np.ndarray) or values.device.type == "cpu"
 
 

@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 
 from negwise.errors import InputError
-from negwise.schedule import rule_from_text
+from negwise.schedule import parse_rule
 from negwise.theory.estimate import Estimate
 
 SCHEDULES = ("fixed", "warm", "ans")
@@ -140,7 +140,7 @@ def _text(k: float) -> str:
 
 
 def _peak(rule: str) -> float:
-    rule_from_text(rule)  # raises where it cannot be read
+    parse_rule(rule)  # raises where it cannot be read
     parts = rule.split(":")
     return float(parts[1] if len(parts) > 1 else parts[0])
 

@@ -21,7 +21,7 @@ from negwise.jobs.setup import SetUp, Tell, check, minutes, set_up
 from negwise.jobs.training import Training
 from negwise.jobs.watching import watch_for
 from negwise.records import read_run
-from negwise.schedule import rule_from_text
+from negwise.schedule import parse_rule
 from negwise.theory.estimate import Estimate
 from negwise.theory.reliability import MAX_K
 from negwise.training.folder import RESULT, read_json, write_json
@@ -104,7 +104,7 @@ def sweep(asked: Sweep, out: str | Path, *, jobs: int | None = None, tell: Tell 
     """Train a grid in the folder ``out``; returns what ``results.json`` has."""
     folder = Path(out)
     arms = tuple(arm(rule) for rule in asked.k)
-    if not arms or len({rule_from_text(each.rule) for each in arms}) < len(arms):
+    if not arms or len({parse_rule(each.rule) for each in arms}) < len(arms):
         raise InputError(f"k: got {', '.join(asked.k) or 'nothing'}, expected one or more rules, each once.")
     request = asdict(asked)
     check(request)

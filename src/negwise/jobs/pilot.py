@@ -10,7 +10,7 @@ import numpy as np
 from negwise.errors import InputError
 from negwise.records import Record, Run
 from negwise.theory.estimate import Estimate
-from negwise.theory.optimal import optimal_k
+from negwise.theory.optimal_k import optimal_k
 from negwise.theory.separation import separation
 
 GROWTH = 0.02

@@ -22,7 +22,7 @@ from negwise.models import PAPER, build, load_vectors
 from negwise.models.hyperparameters import BERT4REC_MAX_LENGTH
 from negwise.protocols import Query, Sampler
 from negwise.samplers import Exclusions, Impression, Lists, Pool, Uniform
-from negwise.schedule import rule_from_text
+from negwise.schedule import parse_rule
 from negwise.training import Display, Enough, Judged, Order, Settings, fit, judged, load_weights
 from negwise.training.folder import read_json
 
@@ -183,7 +183,7 @@ def fit_parts(
         parts.examples,
         n_items=parts.task.n_items,
         sampler=parts.sampler,
-        rule=rule_from_text(training.k),
+        rule=parse_rule(training.k),
         settings=settings,
         judged=splits,
         optimizer=lambda parameters: torch.optim.Adam(parameters, lr=rate, fused=_on_gpu(training.device)),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from negwise.draws.loops import HALF, philox, u32, u64
+from negwise.draws.compiled_philox import HALF, philox, u32, u64
 
 LOW = u64(0xFFFFFFFF)
 

@@ -19,7 +19,7 @@ from negwise.files import write_atomically
 from negwise.report.page import render
 from negwise.theory.horizon import HORIZON, RAMP_END
 from negwise.theory.optimum import FLAT, k_grid
-from negwise.theory.reading import SIMULATED_END
+from negwise.theory.pilot_summary import SIMULATED_END
 from negwise.theory.reliability import reliability
 from negwise.theory.separation import SQRT2, Floats, auc, separation
 from negwise.theory.verdict import LEAST_MARGIN

@@ -12,7 +12,7 @@ from negwise.errors import InputError
 from negwise.records import Run
 from negwise.report.subject import Arm, Subject, Trial
 from negwise.theory.estimate import Estimate
-from negwise.theory.optimal import optimal_k
+from negwise.theory.optimal_k import optimal_k
 
 OTHERS_CAVEATS = (
     "The estimate takes these curves as those of a run with K = 1. A log does not say which K it was trained with.",

@@ -14,7 +14,7 @@ from negwise.errors import require
 from negwise.report.figure import BLUE, GREEN, GREY, ORANGE, RED, Figure, Rows, figure, inline, save_all
 from negwise.schedule import AnsK
 from negwise.theory.effectiveness import effectiveness, sample_kinds
-from negwise.theory.optimal import optimal_k
+from negwise.theory.optimal_k import optimal_k
 from negwise.theory.separation import Floats, auc
 from negwise.theory.verdict import LEAST_MARGIN
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from negwise.draws.loops import HALF, philox, u32, u64
+from negwise.draws.compiled_philox import HALF, philox, u32, u64
 from negwise.samplers.words import LAPS
 
 LOW = u64(0xFFFFFFFF)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from negwise.draws import Key, counts, most
+from negwise.draws import Key, counts, max_count
 from negwise.errors import InputError
 from negwise.samplers.device import OnDevice
 from negwise.samplers.exclusions import Exclusions
@@ -31,7 +31,7 @@ class Request:
         if not isinstance(key, Key):
             raise InputError(f"key is a {type(key).__name__}, expected Key(seed, step)")
         key = key.on(positives.device, len(positives))
-        return cls(ids, most(k), counts(k, len(ids), key), key)
+        return cls(ids, max_count(k), counts(k, len(ids), key), key)
 
 
 class Known:

@@ -1,8 +1,16 @@
-"""How K changes over training: the rules, and the batch sampler that carries K to a collator."""
+"""Schedules for K over training, and a batch sampler that passes K on to a collator."""
 
-from negwise.schedule.batches import KBatchSampler
-from negwise.schedule.rules import AnsK, ConstantK, FunctionK, OpenLoop, PiecewiseK, WarmK, fraction_of
-from negwise.schedule.text import rule_from_text
+from negwise.schedule.batch_sampler import KBatchSampler
+from negwise.schedule.rules import (
+    AnsK,
+    ConstantK,
+    FunctionK,
+    OpenLoop,
+    PiecewiseK,
+    WarmK,
+    parse_rule,
+    training_fraction,
+)
 
 ALL_SCHEDULES = (ConstantK, AnsK, WarmK, PiecewiseK, FunctionK)
 
@@ -15,6 +23,6 @@ __all__ = [
     "OpenLoop",
     "PiecewiseK",
     "WarmK",
-    "fraction_of",
-    "rule_from_text",
+    "parse_rule",
+    "training_fraction",
 ]

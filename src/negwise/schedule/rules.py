@@ -1,13 +1,14 @@
-"""K over training, open loop: frozen rules that are pure functions of the fraction of training done.
+"""Open-loop schedules of K: frozen rules that are pure functions of the fraction of training.
 
-A rule is called in two ways that give the same K::
+A rule can be called in two ways, which give the same K::
 
     rule = AnsK(peak=20)
     k = rule(0.05)                                                       # from the fraction of training
-    k, state = rule.update(Observation(step=5, total_steps=101), state)  # the seam of every training loop
+    k, state = rule.update(Observation(step=5, total_steps=101), state)  # as every training loop does
 
-The fraction at step ``s`` of ``n`` is ``s / (n - 1)``: 0 at the first step and 1 at the last one; a training
-of one step is at its start, 0. K is real-valued: `negwise.draws.counts` makes whole numbers with that mean.
+The fraction at step ``s`` of ``n`` is ``s / (n - 1)``: 0 at the first step and 1 at the last. If there is only
+one step, it is 0. K is real-valued: `negwise.draws.counts` draws whole numbers with that mean. `parse_rule`
+reads a rule as it is typed on a command line: ``4``, ``ans:20``, ``warm:20:0.2``.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from negwise.protocols import Observation, State
 
 
 class OpenLoop(ABC):
-    """What open-loop rules share: of an observation they look at the step alone, so their state is empty."""
+    """Base of the open-loop rules. They use only the step of an observation, so their state is empty."""
 
     @abstractmethod
     def __call__(self, fraction: float) -> float:
@@ -37,13 +38,13 @@ class OpenLoop(ABC):
 
     @final
     def update(self, observation: Observation, state: State) -> tuple[float, State]:
-        return self(fraction_of(observation.step, observation.total_steps)), state
+        return self(training_fraction(observation.step, observation.total_steps)), state
 
 
 @final
 @dataclass(frozen=True)
 class ConstantK(OpenLoop):
-    """The same K throughout: ``k``."""
+    """The constant ``k``."""
 
     k: float
 
@@ -58,10 +59,10 @@ class ConstantK(OpenLoop):
 @final
 @dataclass(frozen=True)
 class AnsK(OpenLoop):
-    """The paper's adaptive negative sampling: from 1 up to ``peak`` at ``turning_point``, then down to 1.
+    """The paper's adaptive negative sampling: K rises from 1 to ``peak`` at ``turning_point``, then falls to 1.
 
     ``k(f) = 1 + (peak - 1) f / t`` until the turning point t, then ``1 + (peak - 1) (1 - f) / (1 - t)``.
-    The paper takes the estimated K* as the peak and 10% of the steps as the turning point, by trial.
+    The paper takes the estimated K* as the peak, and 10% of the steps as the turning point, found by trial.
     """
 
     peak: float
@@ -81,7 +82,7 @@ class AnsK(OpenLoop):
 @final
 @dataclass(frozen=True)
 class WarmK(OpenLoop):
-    """From 1 up to ``peak`` at ``warmup``, then held: ``k(f) = 1 + (peak - 1) min(1, f / warmup)``."""
+    """K rises from 1 to ``peak`` at ``warmup``, then stays: ``k(f) = 1 + (peak - 1) min(1, f / warmup)``."""
 
     peak: float
     warmup: float = 0.1
@@ -99,16 +100,16 @@ class WarmK(OpenLoop):
 @final
 @dataclass(frozen=True)
 class PiecewiseK(OpenLoop):
-    """Straight lines between ``points`` of (fraction, k); the first and the last K hold outside of them.
+    """Linear interpolation between ``points`` of (fraction, k); constant before the first and after the last.
 
-    Two points at the same fraction are a jump, and the second one counts from there on:
+    Two points at the same fraction are a jump to the second one:
     ``PiecewiseK([(0, 1), (0.3, 1), (0.3, 20)])`` is 1 for the first 30% of the steps, then 20.
     """
 
     points: Sequence[tuple[float, float]]
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "points", _points(self.points))
+        object.__setattr__(self, "points", _check_points(self.points))
 
     def __call__(self, fraction: float) -> float:
         _check_fraction(fraction)
@@ -123,7 +124,7 @@ class PiecewiseK(OpenLoop):
 @final
 @dataclass(frozen=True, repr=False)
 class FunctionK(OpenLoop):
-    """Any function of the fraction: ``FunctionK(lambda f: 64**f)``. Each K it returns is checked."""
+    """Any function of the fraction: ``FunctionK(lambda f: 64**f)``. Each K that it returns is checked."""
 
     function: Callable[[float], float]
 
@@ -142,18 +143,41 @@ class FunctionK(OpenLoop):
         return f"FunctionK({getattr(self.function, '__qualname__', repr(self.function))})"
 
 
-def fraction_of(step: int, total_steps: int) -> float:
-    """``step / (total_steps - 1)``; 0 where there is only one step."""
+_SCHEDULES = {"ans": AnsK, "warm": WarmK}
+"""The schedules that `parse_rule` knows, by name."""
+
+
+def training_fraction(step: int, total_steps: int) -> float:
+    """``step / (total_steps - 1)``, or 0 if there is only one step."""
     if total_steps < 1 or not 0 <= step < total_steps:
         raise InputError(
-            f"step {step} of total_steps {total_steps} is outside the training; steps count from 0 to "
-            "total_steps - 1. Pass the number of optimizer steps that the whole training takes as total_steps"
+            f"step {step} of total_steps {total_steps} is out of range; steps count from 0 to total_steps - 1. "
+            "Pass the number of optimizer steps in the whole training as total_steps"
         )
     return step / (total_steps - 1) if total_steps > 1 else 0.0
 
 
+def parse_rule(text: str) -> OpenLoop:
+    """The rule in ``text``: ``"4"`` is ``ConstantK(4)``, ``"ans:20"`` is ``AnsK(20)``, ``"warm:20"`` is ``WarmK(20)``.
+
+    A second number is the turning point or the end of the warm-up: ``"ans:20:0.2"`` is ``AnsK(20, 0.2)``.
+    """
+    try:
+        match text.strip().lower().split(":"):
+            case [k] if _is_number(k):
+                return ConstantK(_parse_number(k))
+            case [name, *numbers] if name in _SCHEDULES and len(numbers) in (1, 2) and all(map(_is_number, numbers)):
+                return _SCHEDULES[name](*map(_parse_number, numbers))
+    except InputError as error:  # names the rule's argument, so add what was typed
+        raise InputError(f"cannot train with K {text!r}: {error}") from None
+    raise InputError(
+        f"cannot read K from {text!r}. Expected a number such as 4 or 2.5, or a schedule with its peak: "
+        "ans:20 or warm:20. A turning point other than 0.1 comes last: ans:20:0.2"
+    )
+
+
 def _check_k(k: float, name: str) -> float:
-    value = _real(k)
+    value = _as_float(k)
     if value is None or not 0 <= value < math.inf:
         raise InputError(f"{name} must be a finite number of negatives, 0 or more; got {k!r}")
     return value
@@ -161,18 +185,18 @@ def _check_k(k: float, name: str) -> float:
 
 def _check_peak(peak: float, name: str) -> None:
     if _check_k(peak, name) < 1:
-        raise InputError(f"{name} must be at least 1, where the schedule starts; got {peak!r}. Use PiecewiseK below 1")
+        raise InputError(f"{name} must be at least 1, the K at the start; got {peak!r}. Use PiecewiseK for less than 1")
 
 
 def _check_fraction(fraction: float, name: str = "the fraction of training") -> float:
-    value = _real(fraction)
+    value = _as_float(fraction)
     if value is None or not 0 <= value <= 1:
         raise InputError(f"{name} must lie in [0, 1]; got {fraction!r}")
     return value
 
 
-def _real(value: Any) -> float | None:
-    """``value`` as a float, or None where it is not a number (text and booleans are not)."""
+def _as_float(value: Any) -> float | None:
+    """``value`` as a float, or None if it is not a number (text and booleans are not)."""
     if isinstance(value, str | bytes | bool):
         return None
     try:
@@ -181,7 +205,7 @@ def _real(value: Any) -> float | None:
         return None
 
 
-def _points(points: Sequence[tuple[float, float]]) -> tuple[tuple[float, float], ...]:
+def _check_points(points: Sequence[tuple[float, float]]) -> tuple[tuple[float, float], ...]:
     try:
         pairs = [(fraction, k) for fraction, k in points]
     except (TypeError, ValueError):
@@ -201,5 +225,21 @@ def _points(points: Sequence[tuple[float, float]]) -> tuple[tuple[float, float],
     if fractions != sorted(fractions):
         raise InputError(f"PiecewiseK points must be in order of fraction; got {fractions}. Sort them")
     if any(fractions.count(fraction) > 2 for fraction in fractions):
-        raise InputError(f"PiecewiseK takes two points at one fraction (a jump), not more; got {fractions}")
+        raise InputError(f"PiecewiseK takes at most two points at one fraction (a jump); got {fractions}")
     return checked
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
+
+
+def _parse_number(text: str) -> float:
+    """The number in ``text``. Whole numbers stay ``int``, so that ``repr`` shows what was typed."""
+    try:
+        return int(text)
+    except ValueError:
+        return float(text)

@@ -7,7 +7,7 @@ from typing import NamedTuple
 from numpy.typing import ArrayLike
 
 from negwise.errors import InputError
-from negwise.theory.reliability import check_k, reliability
+from negwise.theory.reliability import k_as_floats, reliability
 from negwise.theory.separation import Floats, as_floats, check_broadcast
 
 
@@ -24,7 +24,7 @@ def sample_kinds(label: ArrayLike, model: ArrayLike, k: ArrayLike) -> SampleKind
 
     ``label`` and ``model`` are separations: P(A) = P(label, K), P(B) = P(model, K).
     """
-    reliable_label, reliable_model = _both(label, model, k)
+    reliable_label, reliable_model = _reliabilities(label, model, k)
     good = reliable_label * (1.0 - reliable_model)
     bad = reliable_model * (1.0 - reliable_label)
     return SampleKinds(good, bad, 1.0 - good - bad)
@@ -36,16 +36,10 @@ def effectiveness(label: ArrayLike, model: ArrayLike, k: ArrayLike, lam: float =
     >>> float(effectiveness(1.0, 0.0, 4).round(4))
     0.3147
     """
-    return balance(*_both(label, model, k), check_lam(lam))
+    return mean_effectiveness(*_reliabilities(label, model, k), check_lam(lam))
 
 
-def _both(label: ArrayLike, model: ArrayLike, k: ArrayLike) -> tuple[Floats, Floats]:
-    """P(A) and P(B)."""
-    check_broadcast(label=as_floats(label, "label"), model=as_floats(model, "model"), k=check_k(k))
-    return reliability(label, k), reliability(model, k)
-
-
-def balance(label: Floats, model: Floats, lam: float) -> Floats:
+def mean_effectiveness(label: Floats, model: Floats, lam: float) -> Floats:
     """Eq. 6 with eq. 5 put in, from P(A) and P(B): ``(1-lam) + (2 lam - 1) P(A) - P(B) + 2 (1-lam) P(A) P(B)``.
 
     Linear in P(B), so the mean of v over a training curve needs only the mean of P(B).
@@ -65,3 +59,9 @@ def check_lam(lam: float) -> float:
             "good ones). The paper uses 0.9."
         )
     return value
+
+
+def _reliabilities(label: ArrayLike, model: ArrayLike, k: ArrayLike) -> tuple[Floats, Floats]:
+    """P(A) and P(B)."""
+    check_broadcast(label=as_floats(label, "label"), model=as_floats(model, "model"), k=k_as_floats(k))
+    return reliability(label, k), reliability(model, k)

@@ -135,28 +135,28 @@ class Estimate:
             ("verdict", self.verdict),
             ("label separation", label),
             ("horizon T", horizon),
-            ("K* at other horizons", _by_text(self.k_by_horizon)),
-            ("K* at other lambdas", _by_text(self.k_by_lam)),
+            ("K* at other horizons", _table_text(self.k_by_horizon)),
+            ("K* at other lambdas", _table_text(self.k_by_lam)),
         ]
 
     def to_dict(self) -> dict[str, Any]:
         """Plain lists, numbers and strings, ready for JSON."""
-        return _listed(asdict(self))
+        return _tuples_to_lists(asdict(self))
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Estimate:
         """The inverse of `to_dict`."""
-        _check_names("estimate", cls, data)
+        _check_keys("estimate", cls, data)
         parts = {"curve": EffectivenessCurve, "pilot": Pilot, "rising": Rising}
-        values = {name: _tupled(value) for name, value in data.items()}
+        values = {name: _lists_to_tuples(value) for name, value in data.items()}
         for name, part in parts.items():
             if data[name] is not None or name != "rising":
-                _check_names(name, part, data[name])
-                values[name] = part(**{key: _tupled(value) for key, value in data[name].items()})
+                _check_keys(name, part, data[name])
+                values[name] = part(**{key: _lists_to_tuples(value) for key, value in data[name].items()})
         return cls(**values)
 
 
-def _check_names(what: str, cls: type, data: object) -> None:
+def _check_keys(what: str, cls: type, data: object) -> None:
     known = {field.name for field in fields(cls)}
     if not isinstance(data, Mapping) or set(data) != known:
         came = set(data) if isinstance(data, Mapping) else {type(data).__name__}
@@ -170,15 +170,15 @@ def _flat_text(flat: tuple[int, int | None]) -> str:
     return f"{flat[0]} and more" if flat[1] is None else f"{flat[0]}..{flat[1]}"
 
 
-def _by_text(table: Mapping[str, float]) -> str:
+def _table_text(table: Mapping[str, float]) -> str:
     return ", ".join(f"{name}: {k:.4g}" for name, k in table.items())
 
 
-def _listed(value: Any) -> Any:
+def _tuples_to_lists(value: Any) -> Any:
     if isinstance(value, dict):
-        return {name: _listed(item) for name, item in value.items()}
-    return [_listed(item) for item in value] if isinstance(value, tuple) else value
+        return {name: _tuples_to_lists(item) for name, item in value.items()}
+    return [_tuples_to_lists(item) for item in value] if isinstance(value, tuple) else value
 
 
-def _tupled(value: Any) -> Any:
-    return tuple(_tupled(item) for item in value) if isinstance(value, list) else value
+def _lists_to_tuples(value: Any) -> Any:
+    return tuple(_lists_to_tuples(item) for item in value) if isinstance(value, list) else value

@@ -15,16 +15,16 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from negwise.theory.horizon import piece_starts
+from negwise.theory.horizon import chunk_starts
 from negwise.theory.separation import Floats
 
-SETTLED = 0.95  # a curve at this share of its asymptote counts as converged, as for the horizon
-_GROWTH = 0.03
-_SIGMAS = 2.0
-_TAUS = 120
-_PIECES = 512  # a longer curve is averaged down to this many points
-_SLOWEST = 10.0  # the longest time constant considered, in lengths of the curve
-_LEAST_NOISE = 1e-3  # separations are never known better than this; keeps a noiseless curve from false certainty
+CONVERGED = 0.95  # a curve at this share of its asymptote counts as converged, as for the horizon
+_MIN_GROWTH = 0.03
+_MIN_SIGMAS = 2.0
+_N_TAUS = 120
+_MAX_POINTS = 512  # a longer curve is averaged down to this many points
+_MAX_TAU = 10.0  # the longest time constant considered, in lengths of the curve
+_MIN_NOISE = 1e-3  # separations are never known better than this; keeps a noiseless curve from false certainty
 
 
 @dataclass(frozen=True)
@@ -33,13 +33,13 @@ class Forecast:
 
     asymptote: float
     se: float
-    last: tuple[float, float]  # the step and the separation that the curve ends with
+    last_point: tuple[float, float]  # the step and the separation that the curve ends with
     tau: float
     settles_at: float
 
     def at(self, steps: Floats) -> Floats:
         """The curve gone on with at ``steps`` (n,): from where it ends to the asymptote, as fast as was fitted."""
-        step, value = self.last
+        step, value = self.last_point
         return self.asymptote - (self.asymptote - value) * np.exp(-(steps - step) / self.tau)
 
 
@@ -49,11 +49,11 @@ def forecast(steps: Floats, separations: Floats) -> Forecast | None:
     t, y = steps[start:], separations[start:]
     if t.size < 5:
         return None
-    cuts = piece_starts(t.size, _PIECES)
+    cuts = chunk_starts(t.size, _MAX_POINTS)
     sizes = np.diff(np.append(cuts, t.size))
     t, y = np.add.reduceat(t, cuts) / sizes, np.add.reduceat(y, cuts) / sizes
     span = float(t[-1] - t[0])
-    taus = np.geomspace(span / t.size, _SLOWEST * span, _TAUS)
+    taus = np.geomspace(span / t.size, _MAX_TAU * span, _N_TAUS)
     decay = np.exp(-(t - t[0]) / taus[:, None])  # (taus, n)
     centred = decay - decay.mean(axis=1, keepdims=True)
     spread = (centred**2).sum(axis=1)
@@ -62,7 +62,7 @@ def forecast(steps: Floats, separations: Floats) -> Forecast | None:
     residual = ((y - (asymptote[:, None] - fall[:, None] * decay)) ** 2).sum(axis=1)
 
     free = t.size - 3
-    residual += free * _LEAST_NOISE**2
+    residual += free * _MIN_NOISE**2
     # The likelihood of tau with the noise level integrated out, even in log tau; only rises to an asymptote count.
     weights = (residual / residual.min()) ** (-0.5 * (t.size - 2)) * (fall > 0)
     if not weights.sum() > 0:
@@ -72,7 +72,7 @@ def forecast(steps: Floats, separations: Floats) -> Forecast | None:
     within = residual / free * (1.0 / t.size + decay.mean(axis=1) ** 2 / spread)
     se = math.sqrt(float(weights @ (within + (asymptote - mean) ** 2)))
     tau = float(np.exp(weights @ np.log(taus)))
-    remaining = max((mean - float(y[-1])) / ((1.0 - SETTLED) * mean), 1.0)
+    remaining = max((mean - float(y[-1])) / ((1.0 - CONVERGED) * mean), 1.0)
     return Forecast(mean, se, (float(t[-1]), float(y[-1])), tau, float(t[-1] + tau * math.log(remaining)))
 
 
@@ -87,4 +87,4 @@ def still_rising(steps: Floats, separations: Floats) -> bool:
     residual = y - y.mean() - slope * away
     slope_se = math.sqrt(float(residual @ residual) / (t.size - 2) / float(away @ away))
     end = float(y.mean() + slope * away[-1])
-    return slope * float(t[-1] - t[0]) > _GROWTH * abs(end) and slope > _SIGMAS * slope_se
+    return slope * float(t[-1] - t[0]) > _MIN_GROWTH * abs(end) and slope > _MIN_SIGMAS * slope_se

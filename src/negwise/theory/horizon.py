@@ -42,7 +42,7 @@ def smooth(values: Floats) -> Floats:
     return values.mean() + total / size + slope * (at - centre)
 
 
-def jitter(steps: Floats, values: Floats) -> float:
+def evaluation_noise(steps: Floats, values: Floats) -> float:
     """The noise of single evaluations: how far each lies off the line between its neighbours, by the median.
 
     It is what evaluations do not share. Fewer than five evaluations tell nothing of it: 0.
@@ -77,16 +77,16 @@ def trapezoid_weights(steps: Floats) -> Floats:
     return weights / (2.0 * (steps[-1] - steps[0]))
 
 
-def from_start(steps: Floats, separations: Floats) -> tuple[Floats, Floats]:
+def prepend_untrained(steps: Floats, separations: Floats) -> tuple[Floats, Floats]:
     """The curve with (0, separation 0) in front where it does not begin at step 0: an untrained model is at chance."""
     if steps[0] <= 0:
         return steps, separations
     return np.concatenate([[0.0], steps]), np.concatenate([[0.0], separations])
 
 
-def piece_starts(n: int, most: int) -> NDArray[np.intp]:
-    """Where each of at most ``most`` even pieces of n points begins: for averaging a long curve down."""
-    return np.linspace(0, n, min(n, most), endpoint=False).astype(np.intp)
+def chunk_starts(n: int, max_chunks: int) -> NDArray[np.intp]:
+    """Where each of at most ``max_chunks`` even pieces of n points begins: for averaging a long curve down."""
+    return np.linspace(0, n, min(n, max_chunks), endpoint=False).astype(np.intp)
 
 
 def ramp(end: float, share: float = HORIZON) -> tuple[Floats, Floats]:

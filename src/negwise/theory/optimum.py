@@ -8,14 +8,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from negwise.theory.effectiveness import balance
+from negwise.theory.effectiveness import mean_effectiveness
 from negwise.theory.separation import Floats
 
 ReliabilityCurve = Callable[[Floats], Floats]  # K (n,) -> P (n,)
 
 PER_DECADE = 64
 FLAT = 0.01  # "as good" means within one percent of the maximum
-_ZOOM = 33  # points of each finer grid
+_REFINED_POINTS = 33  # points of each finer grid
 
 
 @dataclass(frozen=True)
@@ -38,21 +38,21 @@ def k_grid(max_k: float, per_decade: int = PER_DECADE) -> Floats:
 
 
 def optimum(label: ReliabilityCurve, model: ReliabilityCurve, lam: float, max_k: float) -> Optimum:
-    """Maximise ``v(K) = balance(P(A), mean P(B))`` over K in [1, max_k].
+    """Maximise ``v(K) = mean_effectiveness(P(A), mean P(B))`` over K in [1, max_k].
 
     v can have a second bump far out, so a grid over the whole range finds the right one, and ever finer grids
     around it sharpen it.
     """
 
     def v(k: Floats) -> Floats:
-        return balance(label(k), model(k), lam)
+        return mean_effectiveness(label(k), model(k), lam)
 
     ks = k_grid(max_k)
     vs = v(ks)
-    k, value = _sharpen(v, ks, vs)
+    k, value = _refine(v, ks, vs)
     whole = np.array([i for i in (math.floor(k), math.ceil(k)) if i <= max_k], dtype=np.float64)
     k_int = int(whole[np.argmax(v(whole))])
-    return Optimum(k, k_int, value, _flat(v, ks, vs, k, k_int, value), bool(k >= ks[-1]), ks, vs)
+    return Optimum(k, k_int, value, _flat_range(v, ks, vs, k, k_int, value), bool(k >= ks[-1]), ks, vs)
 
 
 def peaks(vs: Floats, ks: Floats) -> Floats:
@@ -65,7 +65,7 @@ def peaks(vs: Floats, ks: Floats) -> Floats:
     return ks[top] * np.exp(offset * np.log(ks[1] / ks[0]))  # a maximum at an end stays exactly there
 
 
-def _sharpen(v: ReliabilityCurve, ks: Floats, vs: Floats) -> tuple[float, float]:
+def _refine(v: ReliabilityCurve, ks: Floats, vs: Floats) -> tuple[float, float]:
     """K and value of the maximum, from the grid's own top down to a relative width of 1e-7."""
     while True:
         top = int(np.argmax(vs))
@@ -73,29 +73,31 @@ def _sharpen(v: ReliabilityCurve, ks: Floats, vs: Floats) -> tuple[float, float]
         # v is quadratic at its top: closer than the root of machine precision its values are noise.
         if high - low <= 1e-7 * low:
             return float(ks[top]), float(vs[top])
-        ks = np.geomspace(low, high, _ZOOM)
+        ks = np.geomspace(low, high, _REFINED_POINTS)
         vs = v(ks)
 
 
-def _flat(v: ReliabilityCurve, ks: Floats, vs: Floats, k: float, k_int: int, value: float) -> tuple[int, int | None]:
+def _flat_range(
+    v: ReliabilityCurve, ks: Floats, vs: Floats, k: float, k_int: int, value: float
+) -> tuple[int, int | None]:
     """Smallest and largest whole K of the connected range around k with v within `FLAT`; None where it stays open."""
-    least = value - FLAT * abs(value)
-    outside = np.flatnonzero(vs < least)
+    threshold = value - FLAT * abs(value)
+    outside = np.flatnonzero(vs < threshold)
     left, right = outside[ks[outside] < k], outside[ks[outside] > k]
-    low = _crossing(v, ks[left[-1]], min(ks[left[-1] + 1], k), least) if left.size else 1.0
+    low = _crossing(v, ks[left[-1]], min(ks[left[-1] + 1], k), threshold) if left.size else 1.0
     first = min(math.ceil(low), k_int)
     if not right.size:
         return first, None
-    high = _crossing(v, ks[right[0]], max(ks[right[0] - 1], k), least)
+    high = _crossing(v, ks[right[0]], max(ks[right[0] - 1], k), threshold)
     return first, max(math.floor(high), k_int)
 
 
-def _crossing(v: ReliabilityCurve, outside: float, inside: float, least: float) -> float:
-    """The K between ``outside`` and ``inside`` at which v comes up to ``least``, to a relative width of 1e-9."""
+def _crossing(v: ReliabilityCurve, outside: float, inside: float, threshold: float) -> float:
+    """The K between ``outside`` and ``inside`` at which v comes up to ``threshold``, to a relative width of 1e-9."""
     while abs(inside - outside) > 1e-9 * inside:
-        ks = np.geomspace(outside, inside, _ZOOM)
-        enough = v(ks) >= least
-        enough[-1] = True  # by what inside means; its own rounding must not undo it
-        first = int(np.argmax(enough))
+        ks = np.geomspace(outside, inside, _REFINED_POINTS)
+        reached = v(ks) >= threshold
+        reached[-1] = True  # by what inside means; its own rounding must not undo it
+        first = int(np.argmax(reached))
         outside, inside = float(ks[first - 1]), float(ks[first])
     return inside

@@ -23,36 +23,12 @@ from negwise.errors import InputError
 from negwise.theory.separation import Floats, as_floats, check_broadcast, first_bad
 
 STEP = 1.0 / 20.0
-REACH = 9.0  # a Gaussian beyond nine standard deviations is below one part in 1e18
+TAIL_SIGMAS = 9.0  # a Gaussian beyond nine standard deviations is below one part in 1e18
 MAX_K = 1e7  # up to here the step above is fine enough
 MAX_SEPARATION = 60.0
 _LOW, _HIGH = -11.0, 17.0  # covers separations from -2 to 8, so that those always share one grid
 _TINY = float(np.finfo(np.float64).tiny)
-_PAIRS = 4096  # pairs of (separation, K) held in memory at once: 18 MB
-
-
-@functools.cache
-def grid(low: float = _LOW, high: float = _HIGH) -> tuple[Floats, Floats]:
-    r"""Nodes x (N,) from ``low`` to ``high`` in multiples of the step, and :math:`\log\Phi(x)` (N,)."""
-    nodes: Floats = np.arange(math.floor(low / STEP), math.ceil(high / STEP) + 1, dtype=np.float64) * STEP
-    log_below = log_ndtr(nodes)
-    nodes.setflags(write=False)
-    log_below.setflags(write=False)
-    return nodes, log_below
-
-
-def grid_for(separations: Floats) -> tuple[Floats, Floats]:
-    """The common grid, made longer where a separation lies outside [-2, 8]."""
-    if separations.size == 0:
-        return grid()
-    low, high = float(separations.min()), float(separations.max())
-    # Above x = 10 every power of Phi is 1, so a low separation needs no more room on the right.
-    return grid(min(_LOW, math.floor(low - REACH)), max(_HIGH, math.ceil(high + REACH)))
-
-
-def log_normal(x: Floats) -> Floats:
-    r""":math:`\log(h\,\varphi(x))`: the standard normal density with the quadrature weight folded in."""
-    return -0.5 * x * x + math.log(STEP / math.sqrt(2.0 * math.pi))
+_MAX_PAIRS = 4096  # pairs of (separation, K) held in memory at once: 18 MB
 
 
 def reliability(separation: ArrayLike, k: ArrayLike) -> Floats:
@@ -64,16 +40,14 @@ def reliability(separation: ArrayLike, k: ArrayLike) -> Floats:
     >>> float(reliability(1.0, 4).round(6))
     0.493699
     """
-    return _integrate(separation, k, lambda power, log_below, _: power * log_below)
+    return _integrate(separation, k, lambda power, log_cdf, _: power * log_cdf)
 
 
 def reliability_slope_k(separation: ArrayLike, k: ArrayLike) -> Floats:
     r""":math:`\partial P/\partial K = E[\Phi(x)^K \log\Phi(x)]`, never positive."""
     # log(-log Phi) keeps the factor inside the exponent, so that every term has one sign. Where Phi is 1 to the last
     # digit, the smallest number stands for -log Phi: the term is as good as 0 either way.
-    return -_integrate(
-        separation, k, lambda power, log_below, _: power * log_below + np.log(np.maximum(-log_below, _TINY))
-    )
+    return -_integrate(separation, k, lambda power, log_cdf, _: power * log_cdf + np.log(np.maximum(-log_cdf, _TINY)))
 
 
 def reliability_slope_separation(separation: ArrayLike, k: ArrayLike) -> Floats:
@@ -82,12 +56,12 @@ def reliability_slope_separation(separation: ArrayLike, k: ArrayLike) -> Floats:
     By parts from :math:`E[(x-\mu)\Phi(x)^K]`, which would cancel.
     """
     slope = _integrate(
-        separation, k, lambda power, log_below, x: (power - 1.0) * log_below + log_normal(x) - math.log(STEP)
+        separation, k, lambda power, log_cdf, x: (power - 1.0) * log_cdf + log_normal(x) - math.log(STEP)
     )
     return slope * np.asarray(k, dtype=np.float64)
 
 
-def check_k(k: ArrayLike) -> Floats:
+def k_as_floats(k: ArrayLike) -> Floats:
     """``k`` as float64, or an `InputError` where it is outside [0, 1e7]."""
     value = as_floats(k, "k")
     bad = (value < 0) | (value > MAX_K)
@@ -96,9 +70,33 @@ def check_k(k: ArrayLike) -> Floats:
     return value
 
 
+@functools.cache
+def grid(low: float = _LOW, high: float = _HIGH) -> tuple[Floats, Floats]:
+    r"""Nodes x (N,) from ``low`` to ``high`` in multiples of the step, and :math:`\log\Phi(x)` (N,)."""
+    nodes: Floats = np.arange(math.floor(low / STEP), math.ceil(high / STEP) + 1, dtype=np.float64) * STEP
+    log_cdf = log_ndtr(nodes)
+    nodes.setflags(write=False)
+    log_cdf.setflags(write=False)
+    return nodes, log_cdf
+
+
+def grid_for(separations: Floats) -> tuple[Floats, Floats]:
+    """The common grid, made longer where a separation lies outside [-2, 8]."""
+    if separations.size == 0:
+        return grid()
+    low, high = float(separations.min()), float(separations.max())
+    # Above x = 10 every power of Phi is 1, so a low separation needs no more room on the right.
+    return grid(min(_LOW, math.floor(low - TAIL_SIGMAS)), max(_HIGH, math.ceil(high + TAIL_SIGMAS)))
+
+
+def log_normal(x: Floats) -> Floats:
+    r""":math:`\log(h\,\varphi(x))`: the standard normal density with the quadrature weight folded in."""
+    return -0.5 * x * x + math.log(STEP / math.sqrt(2.0 * math.pi))
+
+
 def _integrate(separation: ArrayLike, k: ArrayLike, log_term: Callable[[Floats, Floats, Floats], Floats]) -> Floats:
     """Sum over the nodes of N(x; mu, 1) exp(log_term(K, log Phi(x), x)), broadcasting mu against K."""
-    mu, power = as_floats(separation, "separation"), check_k(k)
+    mu, power = as_floats(separation, "separation"), k_as_floats(k)
     far = np.abs(mu) > MAX_SEPARATION
     if np.any(far):
         raise InputError(
@@ -106,18 +104,18 @@ def _integrate(separation: ArrayLike, k: ArrayLike, log_term: Callable[[Floats, 
             "Pass a separation, as negwise.separation(auc) gives it."
         )
     check_broadcast(separation=mu, k=power)
-    nodes, log_below = grid_for(mu)
+    nodes, log_cdf = grid_for(mu)
 
     def integral(mu: Floats, power: Floats) -> Floats:
         density = np.exp(log_normal(nodes - mu[..., None]))
-        return np.sum(density * np.exp(log_term(power[..., None], log_below, nodes)), axis=-1)
+        return np.sum(density * np.exp(log_term(power[..., None], log_cdf, nodes)), axis=-1)
 
-    if mu.size + power.size <= 2 * _PAIRS:
+    if mu.size + power.size <= 2 * _MAX_PAIRS:
         return np.asarray(integral(mu, power), dtype=np.float64)
     pairs = np.broadcast_arrays(mu, power)
     flat_mu, flat_power = (np.ravel(side) for side in pairs)
     out = np.empty(flat_mu.size)
-    for start in range(0, out.size, _PAIRS):
-        part = slice(start, start + _PAIRS)
+    for start in range(0, out.size, _MAX_PAIRS):
+        part = slice(start, start + _MAX_PAIRS)
         out[part] = integral(flat_mu[part], flat_power[part])
     return out.reshape(pairs[0].shape)

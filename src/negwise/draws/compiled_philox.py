@@ -1,4 +1,4 @@
-"""`negwise.draws.philox` for numba: what every compiled loop that draws begins with."""
+"""`negwise.draws.philox` compiled by numba, for the compiled loops that draw."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ HALF = u64(32)
 
 @njit(inline="always")
 def philox(c0, c1, c2, c3, k0, k1):  # type: ignore[no-untyped-def]
-    """Four words of 32 bits for one counter under one key, all of them 32-bit scalars."""
+    """Four random words of 32 bits for one counter under one key; all arguments are 32-bit scalars."""
     for _ in range(ROUNDS):
         p0, p1 = u64(c0) * M0, u64(c2) * M1
         c0, c1, c2, c3 = u32(p1 >> HALF) ^ c1 ^ k0, u32(p1), u32(p0 >> HALF) ^ c3 ^ k1, u32(p0)

@@ -28,7 +28,7 @@ TOTAL = STEPS * EPOCHS
 
 
 class Pairs(Dataset):
-    """Hands back what it was asked for, so that a batch shows which (index, count) reached the workers."""
+    """Returns the pair that it gets, so that a batch shows which (index, count) reached the workers."""
 
     def __len__(self):
         return ROWS

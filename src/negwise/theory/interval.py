@@ -18,8 +18,8 @@ from negwise.theory.optimum import k_grid
 from negwise.theory.separation import SQRT2, Floats, auc
 
 COVERAGE = 0.90
-SLICES = 31
-_PER_DECADE = 24
+N_SLICES = 31
+_COARSE_PER_DECADE = 24
 
 
 def auc_se_from_counts(separation: Floats, n_queries: Floats, n_pairs: Floats | None) -> Floats:
@@ -37,19 +37,19 @@ def auc_se_from_counts(separation: Floats, n_queries: Floats, n_pairs: Floats | 
     return np.sqrt((second - first**2 + (first - second) / per_query) / n_queries)
 
 
-def slices(se: float, n: int = SLICES) -> Floats:
+def normal_deviations(se: float, n: int = N_SLICES) -> Floats:
     """Deviations (n,) of a normal with standard error ``se``, one for each of n slices of equal probability."""
     return se * ndtri((np.arange(n) + 0.5) / n)
 
 
-def draw_ks(max_k: float) -> Floats:
+def coarse_k_grid(max_k: float) -> Floats:
     """The grid of K on which draws look for their maximum; coarser than the estimate's own."""
-    return k_grid(max_k, _PER_DECADE)
+    return k_grid(max_k, _COARSE_PER_DECADE)
 
 
-def interval(draws: Floats, k: float) -> tuple[float, float]:
+def k_interval(noisy_ks: Floats, k: float) -> tuple[float, float]:
     """The middle 90% of the draws, in log K, with ``k`` itself: where K* has its least value in the separation,
     every draw lies to one side of it."""
     tail = (1.0 - COVERAGE) / 2.0
-    low, high = np.exp(np.quantile(np.log(draws), [tail, 1.0 - tail]))
+    low, high = np.exp(np.quantile(np.log(noisy_ks), [tail, 1.0 - tail]))
     return min(float(low), k), max(float(high), k)

@@ -8,27 +8,33 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from negwise.errors import InputError
-from negwise.theory.effectiveness import balance, check_lam
+from negwise.theory.effectiveness import check_lam, mean_effectiveness
 from negwise.theory.estimate import EffectivenessCurve, Estimate, Pilot, Rising
 from negwise.theory.horizon import HORIZON
-from negwise.theory.model_side import FARTHEST, ModelSide, model_from_ramp
-from negwise.theory.noise import draw_ks, interval, slices
+from negwise.theory.interval import coarse_k_grid, k_interval, normal_deviations
+from negwise.theory.model_reliability import SATURATION, ModelReliability, reliability_from_ramp
 from negwise.theory.optimum import Optimum, k_grid, optimum, peaks
-from negwise.theory.pilot import Curve, Scores, counts_alike, given
-from negwise.theory.reading import SIMULATED_END, Reading, read_pilot, training_rises, with_forecast
+from negwise.theory.pilot_curves import PilotCurve, Scores, counts_for_curve, make_curve
+from negwise.theory.pilot_summary import (
+    SIMULATED_END,
+    PilotSummary,
+    extrapolate,
+    summarise_pilot,
+    training_still_rising,
+)
 from negwise.theory.reliability import MAX_K, reliability
 from negwise.theory.separation import Floats, as_floats, auc
-from negwise.theory.verdict import contradictions, judge
+from negwise.theory.verdict import contradictions, decide_verdict
 
 DEFAULT_MAX_K = 1e6
 OTHER_HORIZONS = (0.90, 0.99)
 LAMS = (0.80, 0.85, 0.90, 0.95, 0.99)
-_HORIZON_SLICES = 5
-_LAST_SHARE = 0.999  # T is never read beyond the peak
-_NUDGE = 1.1  # a label separation this much higher tells which way K* goes as training goes on
+_N_HORIZON_SLICES = 5
+_MAX_HORIZON_SHARE = 0.999  # T is never read beyond the peak
+_LABEL_GROWTH = 1.1  # a label separation this much higher tells which way K* goes as training goes on
 
 
-EVENLY = (
+EVEN_STEPS_NOTE = (
     "No steps came with the curve: its evaluations count as evenly spaced. Where they are not, pass steps (--steps, "
     "--step-column)."
 )
@@ -65,42 +71,44 @@ def optimal_k(
     21
     """
     lam = check_lam(lam)
-    val = given("val", val_auc, val_scores, steps, val_se, n_queries, n_pairs)
+    val = make_curve("val", val_auc, val_scores, steps, val_se, n_queries, n_pairs)
     size = as_floats(train_auc, "train_auc").size if train_auc is not None else 1
     if val is None:
-        _check_alone(train_auc, steps, val_se)
+        _check_training_only(train_auc, steps, val_se)
         if train_queries is None and train_pairs is None:  # then all counts are those of training
             train_queries, train_pairs = n_queries, n_pairs
     elif train_queries is None and train_pairs is None and train_se is None:
-        train_queries = counts_alike(n_queries, size)
-        train_pairs = None if train_queries is None else counts_alike(n_pairs, size)
+        train_queries = counts_for_curve(n_queries, size)
+        train_pairs = None if train_queries is None else counts_for_curve(n_pairs, size)
     if train_steps is not None and train_auc is not None and np.ndim(train_auc) == 0:
         raise InputError("train_steps: got steps for a single train_auc, expected a curve beside them, or no steps.")
     own_steps = train_steps if train_steps is not None or size == 1 else steps
-    train = given("train", train_auc, train_scores, own_steps, train_se, train_queries, train_pairs)
+    train = make_curve("train", train_auc, train_scores, own_steps, train_se, train_queries, train_pairs)
     if train is None:
         raise InputError(
             "train_auc: got nothing, expected the training AUC of a run with K = 1: a number such as 0.75, a curve, "
             "or train_scores=(positives, negatives)."
         )
-    max_k = _search_end(max_k, val)
+    max_k = _search_limit(max_k, val)
 
-    measured = read_pilot(train, val)
-    reading, best = measured, _best(measured, lam, max_k)
+    measured = summarise_pilot(train, val)
+    summary, best = measured, _find_optimum(measured, lam, max_k)
     basis, rising, reasons = "measured", None, list(measured.notes)
     if steps is None and max(train.steps.size if train_steps is None else 1, 1 if val is None else val.steps.size) > 1:
-        reasons.append(EVENLY)
-    if training_rises(train, measured):
-        reading, best, basis, rising = _go_on(train, val, measured, best, lam, max_k)
+        reasons.append(EVEN_STEPS_NOTE)
+    if training_still_rising(train, measured):
+        summary, best, basis, rising = _optimum_while_rising(train, val, measured, best, lam, max_k)
         reasons.insert(0, _rising_reason(rising, basis, train))
 
-    draws = _draws(reading, lam, max_k)
-    bounds = None if draws is None else interval(draws, best.k)
+    noisy_ks = _noisy_optima(summary, lam, max_k)
+    bounds = None if noisy_ks is None else k_interval(noisy_ks, best.k)
     if bounds is None:
-        reasons.append(_no_interval(reading))
+        reasons.append(_no_interval_note(summary))
     margin = best.value - (1.0 - lam)
-    against = contradictions(measured, train, val)
-    verdict, because = ("inconsistent", against) if against else judge(best, margin, reading, lam, draws, bounds)
+    conflicts = contradictions(measured, train, val)
+    verdict, verdict_reasons = (
+        ("inconsistent", conflicts) if conflicts else decide_verdict(best, margin, summary, lam, noisy_ks, bounds)
+    )
     return Estimate(
         k=best.k,
         k_int=best.k_int,
@@ -108,25 +116,28 @@ def optimal_k(
         interval=bounds,
         margin=margin,
         verdict=verdict,
-        reasons=tuple(because + reasons),
-        label_separation=reading.label,
-        horizon=reading.horizon,
+        reasons=tuple(verdict_reasons + reasons),
+        label_separation=summary.label_separation,
+        horizon=summary.horizon,
         lam=lam,
         max_k=max_k,
         basis=basis,
-        source=reading.source,
-        label_step=reading.label_step,
+        source=summary.source,
+        label_step=summary.label_step,
         rising=rising,
         k_by_horizon={
-            f"{share:.0%}": _peaks(reading.label, reading.model_at(share), [lam], max_k)[0] for share in OTHER_HORIZONS
+            f"{share:.0%}": _optimal_ks(summary.label_separation, summary.model_at(share), [lam], max_k)[0]
+            for share in OTHER_HORIZONS
         },
-        k_by_lam=dict(zip(map(str, LAMS), _peaks(reading.label, reading.model, LAMS, max_k), strict=True)),
-        pilot=Pilot(*(_numbers(side) for side in (train.steps, train.auc, *_sides(val)))),
-        curve=EffectivenessCurve(_numbers(best.ks), _numbers(best.vs)),
+        k_by_lam=dict(
+            zip(map(str, LAMS), _optimal_ks(summary.label_separation, summary.model, LAMS, max_k), strict=True)
+        ),
+        pilot=Pilot(*(_as_tuple(side) for side in (train.steps, train.auc, *_steps_and_auc(val)))),
+        curve=EffectivenessCurve(_as_tuple(best.ks), _as_tuple(best.vs)),
     )
 
 
-def _check_alone(train_auc: ArrayLike | None, steps: ArrayLike | None, val_se: ArrayLike | None) -> None:
+def _check_training_only(train_auc: ArrayLike | None, steps: ArrayLike | None, val_se: ArrayLike | None) -> None:
     """Without validation nothing is meant for it."""
     if val_se is not None:
         raise InputError("val_se: got an error of validation, but no val_auc, expected both or neither.")
@@ -134,79 +145,81 @@ def _check_alone(train_auc: ArrayLike | None, steps: ArrayLike | None, val_se: A
         raise InputError("steps: got steps, but no curve that has them, expected train_auc or val_auc as a list.")
 
 
-def _search_end(max_k: float | None, val: Curve | None) -> float:
+def _search_limit(max_k: float | None, val: PilotCurve | None) -> float:
     """Where the search in K ends: ``max_k``, and never beyond what ranks can tell."""
-    seen = None if val is None or val.standings is None else min(standing.negatives for standing in val.standings)
+    scored = None if val is None or val.ranks is None else min(each.negatives for each in val.ranks)
     if max_k is None:
-        if seen is not None and seen < 2:
+        if scored is not None and scored < 2:
             raise InputError("val_scores: got 1 negative for each positive, expected at least 2.")
-        return DEFAULT_MAX_K if seen is None else min(DEFAULT_MAX_K, float(seen))
+        return DEFAULT_MAX_K if scored is None else min(DEFAULT_MAX_K, float(scored))
     value = as_floats(max_k, "max_k")
     if value.ndim or not 2 <= value <= MAX_K:
         raise InputError(f"max_k: got {max_k!r}, expected one number from 2 to 1e7.")
-    if seen is not None and value > seen:
+    if scored is not None and value > scored:
         raise InputError(
-            f"max_k: got {max_k!r}, but the scores have {seen} negatives for each positive, and ranks say nothing "
+            f"max_k: got {max_k!r}, but the scores have {scored} negatives for each positive, and ranks say nothing "
             "beyond that. Score more negatives, or pass val_auc instead of val_scores."
         )
     return float(value)
 
 
-def _best(reading: Reading, lam: float, max_k: float) -> Optimum:
-    return optimum(lambda k: reliability(reading.label, k), reading.model, lam, max_k)
+def _find_optimum(summary: PilotSummary, lam: float, max_k: float) -> Optimum:
+    return optimum(lambda k: reliability(summary.label_separation, k), summary.model, lam, max_k)
 
 
-def _peaks(label: float, model: ModelSide, lams: Sequence[float], max_k: float) -> list[float]:
+def _optimal_ks(label: float, model: ModelReliability, lams: Sequence[float], max_k: float) -> list[float]:
     """K* at each lambda to four digits: enough to show how it moves."""
     ks = k_grid(max_k)
-    label_side, model_side = reliability(label, ks), model(ks)
-    return [float(peaks(balance(label_side, model_side, lam), ks)) for lam in lams]
+    label_reliability, model_reliability = reliability(label, ks), model(ks)
+    return [float(peaks(mean_effectiveness(label_reliability, model_reliability, lam), ks)) for lam in lams]
 
 
-def _go_on(
-    train: Curve, val: Curve | None, measured: Reading, best: Optimum, lam: float, max_k: float
-) -> tuple[Reading, Optimum, str, Rising]:
+def _optimum_while_rising(
+    train: PilotCurve, val: PilotCurve | None, measured: PilotSummary, best: Optimum, lam: float, max_k: float
+) -> tuple[PilotSummary, Optimum, str, Rising]:
     """What a training that still rises comes to: its forecast, or what was measured and which way it will move."""
-    ahead = with_forecast(measured, train, val)
-    if ahead is None:
+    extrapolated = extrapolate(measured, train, val)
+    if extrapolated is None:
         # K* grows with the label separation, except below about 1, where it falls.
-        higher = _peaks(_NUDGE * measured.label, measured.model, [lam], max_k)[0]
+        higher = _optimal_ks(_LABEL_GROWTH * measured.label_separation, measured.model, [lam], max_k)[0]
         basis = "lower bound" if higher > best.k else "unsettled"
-        return measured, best, basis, Rising(best.k, None, measured.label, None, None, None, None)
-    reading, fit = ahead
-    found = _best(reading, lam, max_k)
+        return measured, best, basis, Rising(best.k, None, measured.label_separation, None, None, None, None)
+    summary, fit = extrapolated
+    found = _find_optimum(summary, lam, max_k)
     more = max(fit.settles_at - float(train.steps[-1]), 0.0)
-    rising = Rising(best.k, found.k, measured.label, fit.asymptote, fit.se, fit.settles_at, more)
-    return reading, found, "forecast", rising
+    rising = Rising(best.k, found.k, measured.label_separation, fit.asymptote, fit.se, fit.settles_at, more)
+    return summary, found, "forecast", rising
 
 
-def _draws(reading: Reading, lam: float, max_k: float) -> Floats | None:
+def _noisy_optima(summary: PilotSummary, lam: float, max_k: float) -> Floats | None:
     """K* under the sampling errors of both AUCs; None where they are not known."""
-    if reading.label_se is None or (reading.model_se is None and reading.source != "simulated"):
+    if summary.label_se is None or (summary.model_se is None and summary.source != "simulated"):
         return None
-    ks = draw_ks(max_k)
+    ks = coarse_k_grid(max_k)
     # Beyond 20 every P is 0 or 1 to the last digit, so the bound changes nothing.
-    labels = np.clip(reading.label + slices(reading.label_se), -FARTHEST, FARTHEST)
-    label_side = reliability(labels[:, None], ks)
-    if reading.model_se is None:  # a simulated model follows the label wherever it goes
-        model_side = np.stack([model_from_ramp(SIMULATED_END * label)(ks) for label in labels])
-        return peaks(balance(label_side, model_side, lam), ks)
-    draws = []
-    for share in np.minimum(HORIZON + slices(reading.horizon_se, _HORIZON_SLICES), _LAST_SHARE):
-        model_side = reading.model_at(float(share)).shifted(slices(reading.model_se), ks)
-        draws.append(peaks(balance(label_side[:, None, :], model_side[None, :, :], lam), ks))
-    return np.stack(draws)
+    labels = np.clip(summary.label_separation + normal_deviations(summary.label_se), -SATURATION, SATURATION)
+    label_reliability = reliability(labels[:, None], ks)
+    if summary.model_se is None:  # a simulated model follows the label wherever it goes
+        model_reliability = np.stack([reliability_from_ramp(SIMULATED_END * label)(ks) for label in labels])
+        return peaks(mean_effectiveness(label_reliability, model_reliability, lam), ks)
+    noisy_ks = []
+    for share in np.minimum(HORIZON + normal_deviations(summary.horizon_se, _N_HORIZON_SLICES), _MAX_HORIZON_SHARE):
+        model_reliability = summary.model_at(float(share)).shifted(normal_deviations(summary.model_se), ks)
+        noisy_ks.append(
+            peaks(mean_effectiveness(label_reliability[:, None, :], model_reliability[None, :, :], lam), ks)
+        )
+    return np.stack(noisy_ks)
 
 
-def _no_interval(reading: Reading) -> str:
-    missing = "training" if reading.label_se is None else "validation"
+def _no_interval_note(summary: PilotSummary) -> str:
+    missing = "training" if summary.label_se is None else "validation"
     return (
         f"No interval: nothing says how many queries the {missing} AUC rests on. Pass n_queries and n_pairs "
         "(--queries, --pairs), or train_se and val_se."
     )
 
 
-def _rising_reason(rising: Rising, basis: str, train: Curve) -> str:
+def _rising_reason(rising: Rising, basis: str, train: PilotCurve) -> str:
     start = f"The training AUC still rises at the end of the pilot ({float(auc(rising.separation_measured)):.4f})."
     longer = f"Train at least as long again (to step {2 * train.steps[-1]:g})."
     if basis == "lower bound":
@@ -227,9 +240,9 @@ def _rising_reason(rising: Rising, basis: str, train: Curve) -> str:
     )
 
 
-def _sides(curve: Curve | None) -> tuple[Floats, Floats]:
+def _steps_and_auc(curve: PilotCurve | None) -> tuple[Floats, Floats]:
     return (np.empty(0), np.empty(0)) if curve is None else (curve.steps, curve.auc)
 
 
-def _numbers(array: Floats) -> tuple[float, ...]:
+def _as_tuple(array: Floats) -> tuple[float, ...]:
     return tuple(array.tolist())

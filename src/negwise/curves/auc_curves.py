@@ -10,13 +10,12 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from negwise.curves.columns import SPLITS, Chosen
-from negwise.curves.table import Row, Table, blank, shown
+from negwise.curves.column_roles import SPLITS, ColumnRoles
+from negwise.curves.log_files import MAX_EXACT_COUNT, LogRow, LogTable, is_blank, quote
 from negwise.errors import InputError
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
-MOST = 2**53  # counts beyond are not exact in the float64 that logs hold
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,7 +66,7 @@ class Curves:
         return {**{name: getattr(self, name) for name in names}, **counts}
 
 
-class Point(NamedTuple):
+class AucPoint(NamedTuple):
     """One evaluation; an entry is None where the file has no such column."""
 
     step: float | None
@@ -77,20 +76,20 @@ class Point(NamedTuple):
     pairs: float | None
 
 
-Columns = tuple[Floats | None, Floats | None, Floats | None, Ints | None, Ints | None]
+CurveArrays = tuple[Floats | None, Floats | None, Floats | None, Ints | None, Ints | None]
 
 
-def extract(table: Table, chosen: Chosen) -> Curves:
-    """The curves in the ``chosen`` columns of ``table``."""
-    train, val = (_curve(table, chosen.columns, split) for split in SPLITS)
-    return Curves(table.source, table.kind, chosen.columns, chosen.unassigned, *train, *val, table.trained_k)
+def extract_curves(table: LogTable, roles: ColumnRoles) -> Curves:
+    """The curves in the columns of ``table`` that ``roles`` names."""
+    train, val = (_curve_arrays(table, roles.columns, split) for split in SPLITS)
+    return Curves(table.source, table.kind, roles.columns, roles.unassigned, *train, *val, table.trained_k)
 
 
-def _curve(table: Table, columns: Mapping[str, str], split: str) -> Columns:
+def _curve_arrays(table: LogTable, columns: Mapping[str, str], split: str) -> CurveArrays:
     """Steps, AUC, standard errors, queries and pairs of one split."""
     if f"{split}_auc" not in columns:
         return None, None, None, None, None
-    step, auc, se, queries, pairs = zip(*_points(table, columns, split), strict=True)
+    step, auc, se, queries, pairs = zip(*_read_points(table, columns, split), strict=True)
     return _floats(step), _floats(auc), _floats(se), _ints(queries), _ints(pairs)
 
 
@@ -102,23 +101,23 @@ def _ints(values: tuple[float | None, ...]) -> Ints | None:
     return None if values[0] is None else np.array(values, np.int64)
 
 
-def _points(table: Table, columns: Mapping[str, str], split: str) -> list[Point]:
+def _read_points(table: LogTable, columns: Mapping[str, str], split: str) -> list[AucPoint]:
     """The evaluations of ``split`` in the order of the file, which must be the order of the steps."""
     auc = columns[f"{split}_auc"]
-    points: list[Point] = []
+    points: list[AucPoint] = []
     last, where = -math.inf, ""
     for row in table.rows:
-        if blank(row.cells.get(auc)):
+        if is_blank(row.cells.get(auc)):
             continue
         at = f"{table.source}, {row.where}"
-        point = _point(at, row, columns, split)
+        point = _read_point(at, row, columns, split)
         if point.step is not None:
             if point.step == last and point == points[-1]:
                 continue  # one evaluation, logged twice
             if point.step <= last:
                 fault = "another value for" if point.step == last else f"after step {last:.15g}, back to"
                 raise InputError(
-                    f"{at}: column {shown(auc)}: {fault} step {point.step:.15g} (see {where}). "
+                    f"{at}: column {quote(auc)}: {fault} step {point.step:.15g} (see {where}). "
                     "Delete what a restart repeats, keep one run per file, or type --step-column NAME."
                 )
             last, where = point.step, row.where
@@ -126,34 +125,34 @@ def _points(table: Table, columns: Mapping[str, str], split: str) -> list[Point]
     return points
 
 
-def _point(at: str, row: Row, columns: Mapping[str, str], split: str) -> Point:
+def _read_point(at: str, row: LogRow, columns: Mapping[str, str], split: str) -> AucPoint:
     def value(role: str, check: Callable[[float], str | None]) -> float | None:
-        return _number(at, row, columns[role], check) if role in columns else None
+        return _read_number(at, row, columns[role], check) if role in columns else None
 
-    return Point(
+    return AucPoint(
         value("step", _bad_step),
-        _number(at, row, columns[f"{split}_auc"], _bad_auc),
+        _read_number(at, row, columns[f"{split}_auc"], _bad_auc),
         value(f"{split}_se", _bad_se),
         value(f"{split}_queries", _bad_count),
         value(f"{split}_pairs", _bad_count),
     )
 
 
-def _number(at: str, row: Row, column: str, check: Callable[[float], str | None]) -> float:
+def _read_number(at: str, row: LogRow, column: str, check: Callable[[float], str | None]) -> float:
     cell = row.cells.get(column)
-    if blank(cell):
+    if is_blank(cell):
         raise InputError(
-            f"{at}: no value in column {shown(column)}, though other lines have one. "
+            f"{at}: no value in column {quote(column)}, though other lines have one. "
             "Fill it in, take the column out, or name another."
         )
-    value = _finite(cell)
+    value = _finite_float(cell)
     wrong = "is not a finite number; write one or leave the cell empty" if value is None else check(value)
     if value is None or wrong is not None:
-        raise InputError(f"{at}: {shown(cell)} in column {shown(column)} {wrong}.")
+        raise InputError(f"{at}: {quote(cell)} in column {quote(column)} {wrong}.")
     return value
 
 
-def _finite(cell: object) -> float | None:
+def _finite_float(cell: object) -> float | None:
     """``cell`` as a float; None for text that is no number, and for NaN and infinity."""
     if isinstance(cell, bool) or not isinstance(cell, str | int | float):
         return None
@@ -181,5 +180,5 @@ def _bad_se(value: float) -> str | None:
 
 
 def _bad_count(value: float) -> str | None:
-    whole = value == int(value) and 1 <= value <= MOST
-    return None if whole else f"is not a count, which is a whole number from 1 to {MOST}"
+    whole = value == int(value) and 1 <= value <= MAX_EXACT_COUNT
+    return None if whole else f"is not a count, which is a whole number from 1 to {MAX_EXACT_COUNT}"

@@ -6,7 +6,7 @@ from pilots import curves
 
 import negwise as nw
 from negwise.errors import InputError
-from negwise.theory.ranks import ranks
+from negwise.theory.empirical_reliability import score_ranks
 
 
 def test_training_auc_alone_is_the_simulated_curve_and_says_so():
@@ -66,7 +66,7 @@ def test_heavy_tails_are_seen_by_ranks_only():
     positives, negatives = 2.0 + rng.standard_t(2, 4000), rng.standard_t(2, (4000, 300))
     scores = [(0.5 * positives, negatives), (positives, negatives)]
     by_ranks = nw.optimal_k(0.93, val_scores=scores, steps=[1, 2])
-    aucs = [float(ranks(p, n).shares.mean()) for p, n in scores]
+    aucs = [float(score_ranks(p, n).shares.mean()) for p, n in scores]
     by_gauss = nw.optimal_k(0.93, aucs, steps=[1, 2], max_k=300)
     assert abs(math.log(by_ranks.k / by_gauss.k)) > 0.1
 

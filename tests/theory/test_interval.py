@@ -3,7 +3,7 @@ import pytest
 from pilots import curves
 
 import negwise as nw
-from negwise.theory.noise import auc_se_from_counts
+from negwise.theory.interval import auc_se_from_counts
 from negwise.theory.optimum import k_grid
 from negwise.theory.separation import separation_se
 

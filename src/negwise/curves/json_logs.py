@@ -6,11 +6,10 @@ import json
 import re
 from dataclasses import replace
 
-from negwise.curves.table import Row, Table, blank, shown
+from negwise.curves.log_files import MAX_EXACT_COUNT, LogRow, LogTable, is_blank, quote
 from negwise.errors import InputError
 
-LARGEST = 2**53
-OWN_KINDS = ("step", "eval", "event")
+RUN_RECORD_KINDS = ("step", "eval", "event")
 
 
 def looks_like_json(text: str) -> bool:
@@ -18,7 +17,7 @@ def looks_like_json(text: str) -> bool:
     return re.match(r"\s*(\{|\[\s*\{)", text) is not None
 
 
-def from_json(source: str, text: str) -> Table:
+def parse_json(source: str, text: str) -> LogTable:
     """Read one object per line, or one document with a ``log_history``."""
     try:
         first = json.loads(text.lstrip().split("\n", 1)[0])
@@ -29,7 +28,7 @@ def from_json(source: str, text: str) -> Table:
     return _trainer_state(source, text)
 
 
-def _json_lines(source: str, text: str) -> Table:
+def _json_lines(source: str, text: str) -> LogTable:
     rows = []
     lines = text.split("\n")  # JSON strings may hold the other characters that str.splitlines cuts at
     for number, line in enumerate(lines, start=1):
@@ -40,73 +39,73 @@ def _json_lines(source: str, text: str) -> Table:
         except (ValueError, RecursionError) as error:
             if number == len(lines):  # no newline yet: a writer was stopped, or is at work now
                 break
-            raise InputError(f"{source}, line {number}: not JSON ({_reason(error)}). Delete it.") from error
-        rows.append(_row(source, f"line {number}", record))
-    if any(row.cells.get("kind") in OWN_KINDS for row in rows):
-        table = _table(source, "run", _evaluations(source, rows))
+            raise InputError(f"{source}, line {number}: not JSON ({_json_fault(error)}). Delete it.") from error
+        rows.append(_log_row(source, f"line {number}", record))
+    if any(row.cells.get("kind") in RUN_RECORD_KINDS for row in rows):
+        table = _log_table(source, "run", _evaluations(source, rows))
         ks = [row.cells.get("k") for row in rows if row.cells.get("kind") == "step"]
-        numbers = [float(k) for k in ks if isinstance(k, int | float) and 0 <= k <= LARGEST]
+        numbers = [float(k) for k in ks if isinstance(k, int | float) and 0 <= k <= MAX_EXACT_COUNT]
         return replace(table, trained_k=(min(numbers), max(numbers))) if numbers else table
-    return _table(source, "jsonl", rows)
+    return _log_table(source, "jsonl", rows)
 
 
-def _evaluations(source: str, rows: list[Row]) -> list[Row]:
+def _evaluations(source: str, rows: list[LogRow]) -> list[LogRow]:
     """The evaluations of a run.jsonl, with a cell per split and quantity: ``val/auc``, ``val/queries``, ...
 
     A run that resumes at step s repeats what came after s, so what was logged of that before is dropped.
     """
-    kept: list[tuple[float, Row]] = []
+    evaluations: list[tuple[float, LogRow]] = []
     for row in rows:
         kind, event, split = (row.cells.get(name) for name in ("kind", "event", "split"))
         if kind == "event" and event == "resume":
-            resumed = _step(source, row)
-            kept = [(step, evaluation) for step, evaluation in kept if step <= resumed]
+            resumed = _step_of(source, row)
+            evaluations = [(step, evaluation) for step, evaluation in evaluations if step <= resumed]
         elif kind == "eval":
-            if not isinstance(split, str) or blank(split):
+            if not isinstance(split, str) or is_blank(split):
                 raise InputError(
-                    f'{source}, {row.where}: "split" must be text ("train", "val", ...), not {shown(split)}.'
+                    f'{source}, {row.where}: "split" must be text ("train", "val", ...), not {quote(split)}.'
                 )
-            step = _step(source, row)
+            step = _step_of(source, row)
             cells = {f"{split}/{name}": row.cells.get(name) for name in ("auc", "auc_se", "queries", "pairs")}
-            kept.append((step, Row(row.where, {"step": step, **cells})))
-    return [evaluation for _, evaluation in kept]
+            evaluations.append((step, LogRow(row.where, {"step": step, **cells})))
+    return [evaluation for _, evaluation in evaluations]
 
 
-def _step(source: str, row: Row) -> float:
+def _step_of(source: str, row: LogRow) -> float:
     step = row.cells.get("step")
     if isinstance(step, bool) or not isinstance(step, int | float) or step != step:
-        raise InputError(f'{source}, {row.where}: "step" must be a number, not {shown(step)}.')
+        raise InputError(f'{source}, {row.where}: "step" must be a number, not {quote(step)}.')
     return step
 
 
-def _trainer_state(source: str, text: str) -> Table:
+def _trainer_state(source: str, text: str) -> LogTable:
     try:
         document = json.loads(text)
     except (ValueError, RecursionError) as error:
         line = f", line {error.lineno}" if isinstance(error, json.JSONDecodeError) else ""
-        raise InputError(f"{source}{line}: not JSON ({_reason(error)}). Pass a complete file.") from error
+        raise InputError(f"{source}{line}: not JSON ({_json_fault(error)}). Pass a complete file.") from error
     history = document.get("log_history") if isinstance(document, dict) else None
     if not isinstance(history, list):
         raise InputError(
             f'{source}: JSON without a list "log_history". Pass a Hugging Face trainer_state.json, '
             "or JSON lines (one object on each line)."
         )
-    rows = [_row(source, f"log_history[{index}]", entry) for index, entry in enumerate(history)]
-    return _table(source, "trainer_state", rows)
+    rows = [_log_row(source, f"log_history[{index}]", entry) for index, entry in enumerate(history)]
+    return _log_table(source, "trainer_state", rows)
 
 
-def _row(source: str, where: str, record: object) -> Row:
+def _log_row(source: str, where: str, record: object) -> LogRow:
     if not isinstance(record, dict):
-        raise InputError(f"{source}, {where}: expected a JSON object, not {shown(record)}.")
-    return Row(where, record)
+        raise InputError(f"{source}, {where}: expected a JSON object, not {quote(record)}.")
+    return LogRow(where, record)
 
 
-def _table(source: str, kind: str, rows: list[Row]) -> Table:
+def _log_table(source: str, kind: str, rows: list[LogRow]) -> LogTable:
     names = dict.fromkeys(name for row in rows for name in row.cells)
-    return Table(source, kind, tuple(names), tuple(rows))
+    return LogTable(source, kind, tuple(names), tuple(rows))
 
 
-def _reason(error: Exception) -> str:
+def _json_fault(error: Exception) -> str:
     if isinstance(error, json.JSONDecodeError):
         return f"{error.msg}, column {error.colno}"
     return "nested too deep" if isinstance(error, RecursionError) else "a number too long to read"

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from negwise.errors import InputError
-from negwise.theory.reliability import check_k
+from negwise.theory.reliability import k_as_floats
 from negwise.theory.separation import Floats, as_floats, check_broadcast
 
 
@@ -32,7 +32,7 @@ def mi_bound(loss: Any, k: ArrayLike) -> Floats:
             )
         _check_pairs(loss.pairs, k)
         loss = loss.loss
-    values, negatives = as_floats(loss, "loss"), check_k(k)
+    values, negatives = as_floats(loss, "loss"), k_as_floats(k)
     check_broadcast(loss=values, k=negatives)
     return np.log1p(negatives) - values
 
@@ -41,7 +41,7 @@ def _check_pairs(pairs: Any, k: ArrayLike) -> None:
     """Every row was compared with ``k`` negatives; ``pairs`` (B,) is None where nobody counted."""
     if pairs is None:
         return
-    counted, negatives = as_floats(pairs, "pairs"), check_k(k)
+    counted, negatives = as_floats(pairs, "pairs"), k_as_floats(k)
     if counted.size and not (negatives == counted).all():
         fewest, most = counted.min(), counted.max()
         rows = f"{fewest:g}" if fewest == most else f"{fewest:g} to {most:g}"

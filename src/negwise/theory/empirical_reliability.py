@@ -23,7 +23,7 @@ from negwise.theory.separation import Floats, as_floats
 _FEW_TIES = 64  # up to here the sum itself: the difference of its closed form loses digits where they are few
 
 
-class Ranks(NamedTuple):
+class ScoreRanks(NamedTuple):
     """How each positive stands among its negatives: below (n,), ties (n,), and m, their number."""
 
     below: Floats
@@ -36,7 +36,7 @@ class Ranks(NamedTuple):
         return (self.below + 0.5 * self.ties) / self.negatives
 
 
-def ranks(positives: ArrayLike, negatives: ArrayLike) -> Ranks:
+def score_ranks(positives: ArrayLike, negatives: ArrayLike) -> ScoreRanks:
     """Ranks of ``positives`` (n,) among ``negatives``: (n, m) its own ones, or (m,) shared by all."""
     pos, neg = as_floats(positives, "positive scores"), as_floats(negatives, "negative scores")
     if pos.ndim != 1 or pos.size == 0:
@@ -55,39 +55,39 @@ def ranks(positives: ArrayLike, negatives: ArrayLike) -> Ranks:
     else:
         below = (neg < pos[:, None]).sum(axis=1)
         ties = (neg == pos[:, None]).sum(axis=1)
-    return Ranks(below.astype(np.float64), ties.astype(np.float64), neg.shape[-1])
+    return ScoreRanks(below.astype(np.float64), ties.astype(np.float64), neg.shape[-1])
 
 
-def rank_auc(standing: Ranks) -> tuple[float, float]:
+def rank_auc(ranks: ScoreRanks) -> tuple[float, float]:
     """AUC, the mean share of negatives below a positive, and its standard error over positives."""
-    shares = standing.shares
+    shares = ranks.shares
     if shares.size < 2:
         raise InputError("positive scores: got 1, expected at least 2: one score has no standard error.")
     return float(shares.mean()), float(shares.std(ddof=1) / np.sqrt(shares.size))
 
 
-def rank_reliability(standing: Ranks, k: Floats) -> Floats:
+def rank_reliability(ranks: ScoreRanks, k: Floats) -> Floats:
     """Unbiased P(B) at each K (n_k,) for K up to the number of negatives.
 
     A real K means floor(K) or floor(K)+1 negatives by chance (eq. 8), so between integers P is the straight
     line: that too is unbiased, for what is really drawn.
     """
-    if np.any(k > standing.negatives):
+    if np.any(k > ranks.negatives):
         raise InputError(
-            f"k: got {float(k.max())!r}, expected at most {standing.negatives}: ranks among {standing.negatives} "
+            f"k: got {float(k.max())!r}, expected at most {ranks.negatives}: ranks among {ranks.negatives} "
             "negatives say nothing about more of them. Score more negatives per positive."
         )
     whole = np.floor(k)
-    needed = np.unique(np.concatenate([whole, np.minimum(whole + 1, standing.negatives)]))
-    at_integers = _mean_win(standing, needed)
+    needed = np.unique(np.concatenate([whole, np.minimum(whole + 1, ranks.negatives)]))
+    at_integers = _mean_win(ranks, needed)
     return np.interp(k, needed, at_integers)
 
 
-def _mean_win(standing: Ranks, k: Floats) -> Floats:
+def _mean_win(ranks: ScoreRanks, k: Floats) -> Floats:
     # Positives with the same rank share a term, so the work grows with the distinct ranks, not with n.
-    kinds, times = np.unique(np.stack([standing.below, standing.ties]), axis=1, return_counts=True)
+    kinds, times = np.unique(np.stack([ranks.below, ranks.ties]), axis=1, return_counts=True)
     below, ties = kinds[:, :, None]
-    total = _log_choose(float(standing.negatives), k)
+    total = _log_choose(float(ranks.negatives), k)
     wins = np.exp(_log_choose(below, k) - total)
     few = min(int(ties.max()), _FEW_TIES)
     for i in range(1, few + 1):

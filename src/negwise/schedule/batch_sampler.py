@@ -1,7 +1,7 @@
-"""K for loops that draw negatives in a collator: the count of each row rides with its index.
+"""A batch sampler for loops that draw negatives in a collator: it yields each row's index with its count.
 
-A collator that reads K from somewhere else reads it too late: workers hold a copy from before training,
-and even without workers the loader runs ahead. Batches of (index, count) pairs cannot lag.
+A collator that reads K from elsewhere reads a stale value. Workers hold a copy from before training, and the
+loader runs ahead even without workers. Batches of (index, count) pairs always hold the K of their own step.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ import numpy as np
 from negwise.draws import Key, counts
 from negwise.errors import InputError
 from negwise.protocols import OpenLoopRule, Rule
-from negwise.schedule.rules import fraction_of
+from negwise.schedule.rules import training_fraction
 
 
 class KBatchSampler:
-    """Wraps a batch sampler and yields, for each of its batches, a list of (index, count) pairs.
+    """Wraps a batch sampler and yields each of its batches as a list of (index, count) pairs.
 
     ::
 
@@ -28,20 +28,19 @@ class KBatchSampler:
         sampler = KBatchSampler(batches, AnsK(20), total_steps=10 * len(batches), seed=0)
         loader = DataLoader(data, batch_sampler=sampler, num_workers=2, collate_fn=...)
 
-    The loader then asks for ``data[index, count]``. The counts of a batch have the mean ``rule(fraction)``
-    at its step and come from `negwise.draws.counts` with the index as the row number, so a row gets the same
+    The loader then asks for ``data[index, count]``. The counts of a batch have the mean ``rule(fraction)`` of
+    their step. They come from `negwise.draws.counts` with the index as the row number, so a row gets the same
     count however the batch is split and whichever rank or worker loads it.
 
-    ``batches_per_step`` is how many batches of this order make one optimizer step: the gradient
-    accumulation, times the number of processes where ``accelerate`` deals whole batches out to them (its
-    default; not with ``split_batches=True``, nor where each rank has a sampler of its own). With
-    ``drop_last`` an incomplete last step of an epoch is left out, as an incomplete last batch is. Prefer that
-    under ``accelerate`` with several processes: otherwise it fills the last batches up with pairs of the
-    epoch's first step, counts included.
+    ``batches_per_step`` is the number of batches in one optimizer step: the gradient accumulation, times the
+    number of processes if ``accelerate`` hands whole batches to them (its default; not with
+    ``split_batches=True``, nor if each rank has its own sampler). With ``drop_last`` an incomplete last step of
+    an epoch is dropped, like an incomplete last batch. Prefer that under ``accelerate`` with several processes:
+    otherwise it fills the last batches with pairs of the epoch's first step, counts included.
 
-    Every pass is one epoch; `set_epoch` says which one and is handed on. To resume, give ``start_step``: the
-    steps before it are skipped within their epoch. There is no ``state_dict``, because a sampler runs ahead
-    of training by what the loader prefetches: only the loop knows the step. The last pass ends at
+    One pass is one epoch. `set_epoch` sets its number, also in the wrapped samplers. To resume, pass
+    ``start_step``: the steps before it are skipped within their epoch. There is no ``state_dict``: the loader
+    prefetches, so the sampler is ahead of training, and only the loop knows the step. The last pass ends at
     ``total_steps``.
     """
 
@@ -55,16 +54,16 @@ class KBatchSampler:
         start_step: int = 0,
         batches_per_step: int = 1,
     ) -> None:
-        _check_open_loop(rule)
+        _check_rule(rule)
         if not hasattr(batch_sampler, "__len__"):
             raise InputError(
-                f"KBatchSampler needs a batch sampler with a length, to tell epochs from steps; got "
+                f"KBatchSampler needs a batch sampler with a length, to count steps per epoch; got "
                 f"{batch_sampler!r}. Pass torch.utils.data.BatchSampler(sampler, batch_size, drop_last=True)"
             )
         if total_steps < 1 or batches_per_step < 1 or not 0 <= start_step <= total_steps:
             raise InputError(
                 f"KBatchSampler: total_steps={total_steps}, batches_per_step={batches_per_step}, "
-                f"start_step={start_step}; expected at least 1, 1 and 0, and a start within the total"
+                f"start_step={start_step}; expected at least 1, 1 and 0, with start_step <= total_steps"
             )
         self.batch_sampler = batch_sampler
         self.rule = rule
@@ -74,7 +73,7 @@ class KBatchSampler:
         self.batches_per_step = batches_per_step
         if self.steps_per_epoch == 0:
             raise InputError(
-                f"KBatchSampler: an epoch of {len(batch_sampler)} batches holds no whole step of "
+                f"KBatchSampler: an epoch of {len(batch_sampler)} batches has no whole step of "
                 f"batches_per_step={batches_per_step}. Use smaller batches, or drop_last=False"
             )
         self.epoch = start_step // self.steps_per_epoch
@@ -85,7 +84,7 @@ class KBatchSampler:
         whole, rest = divmod(len(self.batch_sampler), self.batches_per_step)
         return whole + (rest > 0 and not self.drop_last)
 
-    # What launchers read from a batch sampler, or replace in it, is the wrapped one's.
+    # Launchers read and replace these attributes of a batch sampler; they belong to the wrapped one.
 
     @property
     def batch_size(self) -> int:
@@ -104,7 +103,7 @@ class KBatchSampler:
         self.batch_sampler.sampler = sampler
 
     def set_epoch(self, epoch: int) -> None:
-        """The next pass is epoch ``epoch``, here and in the wrapped samplers that have a ``set_epoch``."""
+        """Set the epoch of the next pass, here and in the wrapped samplers that have a ``set_epoch``."""
         self.epoch = epoch
         for inner in (self.batch_sampler, getattr(self.batch_sampler, "sampler", None)):
             if inner is not None and hasattr(inner, "set_epoch"):
@@ -122,12 +121,12 @@ class KBatchSampler:
         skipped = (first - epoch_start) * self.batches_per_step
         wanted = min(len(self), (self.total_steps - epoch_start) * self.batches_per_step)
         for number, batch in enumerate(islice(self.batch_sampler, skipped, wanted), start=skipped):
-            yield self._pairs(epoch_start + number // self.batches_per_step, batch)
+            yield self._index_count_pairs(epoch_start + number // self.batches_per_step, batch)
 
     def _check_epoch(self, epoch_start: int, first: int) -> None:
         if first >= epoch_start + self.steps_per_epoch:
             raise InputError(
-                f"KBatchSampler: epoch {self.epoch}, from step {epoch_start}, lies before "
+                f"KBatchSampler: epoch {self.epoch}, which starts at step {epoch_start}, lies before "
                 f"start_step={self.start_step}. Call set_epoch({self.start_step // self.steps_per_epoch}) "
                 "on the loader before its first pass"
             )
@@ -138,26 +137,26 @@ class KBatchSampler:
                 f"{self.steps_per_epoch} * epochs"
             )
 
-    def _pairs(self, step: int, batch: Collection[Any]) -> list[tuple[int, int]]:
+    def _index_count_pairs(self, step: int, batch: Collection[Any]) -> list[tuple[int, int]]:
         try:
             rows = np.fromiter(map(operator.index, batch), dtype=np.int64, count=len(batch))
         except TypeError:
             raise InputError(
-                f"KBatchSampler: an index must be an integer, as it names the row's draw; got {batch!r}"
+                f"KBatchSampler: an index must be an integer, as it is the row number of the draw; got {batch!r}"
             ) from None
-        k = self.rule(fraction_of(step, self.total_steps))
+        k = self.rule(training_fraction(step, self.total_steps))
         drawn = counts(k, len(rows), Key(self.seed, step, rows))
         return list(zip(rows.tolist(), drawn.tolist(), strict=True))
 
 
-def _check_open_loop(rule: object) -> None:
+def _check_rule(rule: object) -> None:
     if isinstance(rule, OpenLoopRule):
         return
     if isinstance(rule, Rule):
         raise InputError(
-            f"KBatchSampler cannot carry the closed-loop rule {rule!r}: loaders fetch batches ahead, so K "
-            "would be set before the observation that decides it. Set K in the training loop, when the batch "
-            "has arrived: k, state = rule.update(observation, state), then sampler(positives, k, key)"
+            f"KBatchSampler cannot use the closed-loop rule {rule!r}: loaders fetch batches ahead, so K "
+            "would be set before the observation that decides it. Set K in the training loop, once it has the "
+            "batch: k, state = rule.update(observation, state), then sampler(positives, k, key)"
         )
     raise InputError(
         f"KBatchSampler needs a rule such as ConstantK(4) or AnsK(20), got {rule!r}. "

@@ -11,24 +11,24 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from negwise.errors import InputError
+from negwise.theory.empirical_reliability import ScoreRanks, rank_auc, score_ranks
 from negwise.theory.horizon import smooth
-from negwise.theory.noise import auc_se_from_counts
-from negwise.theory.ranks import Ranks, rank_auc, ranks
+from negwise.theory.interval import auc_se_from_counts
 from negwise.theory.separation import Floats, as_floats, first_bad, separation, separation_se
 
 Scores = tuple[ArrayLike, ArrayLike]
 
-_NEAREST = 1e-12  # no sample is large enough to tell an AUC closer to 0 or 1 than this
+_AUC_MARGIN = 1e-12  # no sample is large enough to tell an AUC closer to 0 or 1 than this
 
 
 @dataclass(frozen=True)
-class Curve:
+class PilotCurve:
     """AUC at steps (n,), its standard errors (n,) where known, and scores' ranks where scores were given."""
 
     steps: Floats
     auc: Floats
     se: Floats | None = None
-    standings: tuple[Ranks, ...] | None = None
+    ranks: tuple[ScoreRanks, ...] | None = None
 
     @functools.cached_property
     def separations(self) -> Floats:
@@ -46,7 +46,7 @@ class Curve:
         return float(separation_se(self.auc[nearest], self.se[nearest]))
 
 
-def given(
+def make_curve(
     name: str,
     aucs: ArrayLike | None,
     scores: Scores | Sequence[Scores] | None,
@@ -54,16 +54,16 @@ def given(
     se: ArrayLike | None,
     n_queries: ArrayLike | None,
     n_pairs: ArrayLike | None,
-) -> Curve | None:
+) -> PilotCurve | None:
     """The curve of one side, "train" or "val", from AUCs or from scores; None where neither was given."""
     if aucs is not None and scores is not None:
         raise InputError(f"{name}_auc and {name}_scores: got both, expected one of them.")
     if scores is not None:
-        return read_scores(name, scores, steps)
-    return None if aucs is None else read_curve(name, aucs, steps, se, n_queries, n_pairs)
+        return _curve_from_scores(name, scores, steps)
+    return None if aucs is None else _curve_from_auc(name, aucs, steps, se, n_queries, n_pairs)
 
 
-def counts_alike(counts: ArrayLike | None, n: int) -> ArrayLike | None:
+def counts_for_curve(counts: ArrayLike | None, n: int) -> ArrayLike | None:
     """Counts of one curve for another of n evaluations: as they are where they fit, as one number where they agree.
 
     Counts that change from one evaluation to the next say nothing of other evaluations: None.
@@ -74,16 +74,16 @@ def counts_alike(counts: ArrayLike | None, n: int) -> ArrayLike | None:
     return values[0] if values.size == 1 else None
 
 
-def read_curve(
+def _curve_from_auc(
     name: str,
     auc: ArrayLike,
     steps: ArrayLike | None,
     se: ArrayLike | None,
     n_queries: ArrayLike | None,
     n_pairs: ArrayLike | None,
-) -> Curve:
+) -> PilotCurve:
     """A checked curve from the arguments ``{name}_auc``, steps, ``{name}_se`` and counts."""
-    values = check_auc(f"{name}_auc", auc)
+    values = _check_auc(f"{name}_auc", auc)
     errors = None
     if se is not None:
         errors = as_floats(se, f"{name}_se")
@@ -95,19 +95,19 @@ def read_curve(
             )
         errors = np.broadcast_to(errors.ravel(), values.shape)
     elif n_queries is not None:
-        queries = check_counts(f"{name}: n_queries", n_queries, 2.0, "2", values.size)
+        queries = _check_counts(f"{name}: n_queries", n_queries, 2.0, "2", values.size)
         pairs = (
             None
             if n_pairs is None
-            else check_counts(f"{name}: n_pairs", n_pairs, queries, "the number of queries", values.size)
+            else _check_counts(f"{name}: n_pairs", n_pairs, queries, "the number of queries", values.size)
         )
         errors = auc_se_from_counts(separation(values), queries, pairs)
     elif n_pairs is not None:
         raise InputError("n_pairs: got a number without n_queries; standard errors go over queries. Pass n_queries.")
-    return Curve(check_steps(name, steps, values.size), values, errors)
+    return PilotCurve(_check_steps(name, steps, values.size), values, errors)
 
 
-def read_scores(name: str, scores: Scores | Sequence[Scores], steps: ArrayLike | None) -> Curve:
+def _curve_from_scores(name: str, scores: Scores | Sequence[Scores], steps: ArrayLike | None) -> PilotCurve:
     """A curve from scores: one pair (positives, negatives), or a list of such pairs, one for each evaluation."""
     sets: list[Any] = [scores] if isinstance(scores, tuple) else list(scores) if isinstance(scores, Sequence) else []
     if not sets or not all(isinstance(one, tuple) and len(one) == 2 for one in sets):
@@ -115,20 +115,20 @@ def read_scores(name: str, scores: Scores | Sequence[Scores], steps: ArrayLike |
             f"{name}_scores: expected a tuple (positives, negatives), or a list of such tuples, one for each "
             "evaluation."
         )
-    standings = tuple(ranks(positives, negatives) for positives, negatives in sets)
-    aucs, errors = np.array([rank_auc(standing) for standing in standings]).T
-    values = check_auc(f"{name}_scores", aucs)
-    return Curve(check_steps(name, steps, values.size), values, errors, standings)
+    ranks = tuple(score_ranks(positives, negatives) for positives, negatives in sets)
+    aucs, errors = np.array([rank_auc(one) for one in ranks]).T
+    values = _check_auc(f"{name}_scores", aucs)
+    return PilotCurve(_check_steps(name, steps, values.size), values, errors, ranks)
 
 
-def check_auc(name: str, auc: ArrayLike) -> Floats:
+def _check_auc(name: str, auc: ArrayLike) -> Floats:
     """AUCs as (n,) with n > 0, each strictly inside (0, 1)."""
     values = as_floats(auc, name)
     if values.ndim > 1:
         raise InputError(f"{name}: got shape {values.shape}, expected one number or one list of numbers.")
     if values.size == 0:
         raise InputError(f"{name}: got an empty curve, expected at least one AUC.")
-    bad = (values < _NEAREST) | (values > 1 - _NEAREST)
+    bad = (values < _AUC_MARGIN) | (values > 1 - _AUC_MARGIN)
     if not np.any(bad):
         return values.reshape(-1)
     value = float(values.reshape(-1)[np.argmax(bad)])
@@ -143,7 +143,7 @@ def check_auc(name: str, auc: ArrayLike) -> Floats:
     raise InputError(f"{name}: got {first_bad(values, bad)}. {hint}")
 
 
-def check_steps(name: str, steps: ArrayLike | None, n: int) -> Floats:
+def _check_steps(name: str, steps: ArrayLike | None, n: int) -> Floats:
     """Steps (n,), never negative and strictly rising; 1, 2, ..., n where none were given."""
     if steps is None:
         return np.arange(1.0, n + 1.0)
@@ -167,7 +167,7 @@ def check_steps(name: str, steps: ArrayLike | None, n: int) -> Floats:
     return values
 
 
-def check_counts(name: str, count: ArrayLike, least: Floats | float, what: str, n: int) -> Floats:
+def _check_counts(name: str, count: ArrayLike, least: Floats | float, what: str, n: int) -> Floats:
     """A count, or one for each of n evaluations, as float64; each at least ``least``, which is ``what``."""
     values = as_floats(count, name)
     if values.ndim > 1 or values.size not in (1, n):

@@ -1,0 +1,195 @@
+"""Which column is which: names people give to AUC curves, their steps, standard errors and counts.
+
+A name is cut into words ("val/rocAUC" -> val, roc, auc) and the words decide. Nothing is guessed: a test
+column is not validation, a precision-recall AUC is not an AUC, a running best is not a curve, and of two
+candidates none is taken.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from negwise.curves.log_files import LogTable, is_blank, quote, quote_all
+from negwise.errors import InputError
+
+SPLITS = ("train", "val")
+QUANTITIES = ("auc", "se", "queries", "pairs")
+ROLES = ("step", *(f"{split}_{quantity}" for split in SPLITS for quantity in QUANTITIES))
+FLAGS = {"train_auc": "--train-column", "val_auc": "--val-column", "step": "--step-column"}
+
+_WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+")
+
+_TRAIN = {"train", "training"}
+_VAL = {"val", "valid", "validation", "dev"}
+_EVAL = {"eval", "evaluation"}
+_TEST = {"test", "testing"}
+_AUC = {"auc", "auroc", "rocauc", "aucroc"}
+_SE = ({"se"}, {"sem"}, {"stderr"}, {"std", "err"}, {"std", "error"}, {"standard", "error"})
+_NOT_A_ROC_CURVE = (
+    {"pr", "prc", "precision", "recall", "partial", "loss", "time", "runtime", "count", "threshold"}
+    | {"min", "max", "best", "top", "delta", "diff", "gap"}
+    | {"std", "var", "sd", "se", "sem", "stderr", "err", "error", "ci", "low", "lower", "high", "upper"}
+)
+_FILLERS = {"n", "num", "number", "of", "count", "roc"}
+_STEP = {"step", "steps", "iteration", "iterations", "iter", "update", "updates"}
+_EPOCH = {"epoch", "epochs"}
+_STEP_FILLERS = {"global", "train", "trainer", "training", "n", "num", "number"}
+
+Matches = dict[tuple[str | None, str], list[str]]
+"""(split, quantity) -> the columns whose names say so."""
+
+
+@dataclass(frozen=True)
+class ColumnRoles:
+    columns: dict[str, str]
+    """Role -> column, for the roles that the file has."""
+    unassigned: tuple[str, ...]
+    """AUC columns whose names say neither training nor validation."""
+
+
+def split_words(name: str) -> frozenset[str]:
+    """The words of a name, in lower case: "run/valROC-auc" -> run, val, roc, auc."""
+    return frozenset(word.lower() for word in _WORD.findall(name))
+
+
+def split_of(words: frozenset[str]) -> str | None:
+    """'train', 'val', 'test', or None where the words name no split, or two.
+
+    Hugging Face prefixes every evaluation with "eval", even of training data, so "eval" yields to the others.
+    """
+    splits = [split for split, known in (("train", _TRAIN), ("val", _VAL), ("test", _TEST)) if words & known]
+    if "test" in splits:
+        return "test"
+    if not splits and words & _EVAL:
+        return "val"
+    return splits[0] if len(splits) == 1 else None
+
+
+def quantity_of(words: frozenset[str]) -> str | None:
+    """'auc', 'se', 'queries', 'pairs', 'step', 'epoch' or None."""
+    if len(words - _STEP_FILLERS) == 1 and words & (_STEP | _EPOCH):
+        return "step" if words & _STEP else "epoch"
+    rest = words - _TRAIN - _VAL - _EVAL - _TEST - _AUC - _FILLERS
+    if rest in _SE:
+        return "se"
+    if rest in ({"queries"}, {"pairs"}):
+        return min(rest)
+    return "auc" if words & _AUC and not words & _NOT_A_ROC_CURVE else None
+
+
+def assign_roles(table: LogTable, requested: Mapping[str, str | None]) -> ColumnRoles:
+    """Find the column of each role; ``requested`` names some of them and wins over the search."""
+    columns = {role: name for role, name in requested.items() if name is not None}
+    nonempty = table.nonempty_columns()
+    _check_requested(table, columns, nonempty)
+    requested_names = set(columns.values())
+    free = [name for name in nonempty if name not in requested_names]
+
+    matches = _match_names(table, free, columns)
+    for split in SPLITS:
+        _assign(table, columns, f"{split}_auc", matches.get((split, "auc"), []))
+    unassigned = tuple(matches.get((None, "auc"), []))
+    curves = [split for split in SPLITS if f"{split}_auc" in columns]
+    if not curves:
+        raise _no_curve_error(table, nonempty, unassigned)
+    for role in columns:
+        if role != "step" and role.split("_")[0] not in curves:
+            raise InputError(f"{table.source}: {role} was asked for, but there is no {role.split('_')[0]}_auc.")
+    _check_one_run(table, columns, requested_names)
+
+    matches = _match_names(table, free, columns)
+    for split in curves:
+        for quantity in QUANTITIES[1:]:
+            # A count that names no split is that of every curve; an error is of one curve, so only of an only one.
+            unsplit = matches.get((None, quantity), []) if quantity != "se" or len(curves) == 1 else []
+            if len(curves) > 1:
+                unsplit = [name for name in unsplit if _covers(table, columns[f"{split}_auc"], name)]
+            _assign(table, columns, f"{split}_{quantity}", matches.get((split, quantity), []) or unsplit)
+    steps = matches.get((None, "step"), []) or matches.get((None, "epoch"), [])
+    # beside W&B's own axis, "<run> - _step" says the same again
+    _assign(table, columns, "step", [name for name in steps if _wandb_run(table, name) is None] or steps)
+    return ColumnRoles({role: columns[role] for role in ROLES if role in columns}, unassigned)
+
+
+def _covers(table: LogTable, curve: str, name: str) -> bool:
+    """Whether column ``name`` has a value wherever ``curve`` has one."""
+    return not any(is_blank(row.cells.get(name)) for row in table.rows if not is_blank(row.cells.get(curve)))
+
+
+def _match_names(table: LogTable, names: list[str], columns: Mapping[str, str]) -> Matches:
+    """What ``names`` say; of a W&B export with several runs, only names in the run of the curves taken so far."""
+    runs = {_wandb_run(table, columns[role]) for role in ("train_auc", "val_auc") if role in columns}
+    matches: Matches = {}
+    for name in names:
+        run = _wandb_run(table, name)
+        if runs and run not in runs | {None}:
+            continue
+        words = split_words(name.removeprefix(run or ""))  # a run called "train-7" says nothing of the split
+        quantity = quantity_of(words)
+        if quantity is not None:
+            split = None if quantity in ("step", "epoch") else split_of(words)
+            matches.setdefault((split, quantity), []).append(name)
+    return matches
+
+
+def _wandb_run(table: LogTable, name: str) -> str | None:
+    """The run in a column of a W&B export, "<run> - <metric>"."""
+    run, separator, _ = name.rpartition(" - ")
+    return run if separator and table.kind == "wandb" else None
+
+
+def _assign(table: LogTable, columns: dict[str, str], role: str, candidates: list[str]) -> None:
+    if role in columns or not candidates:
+        return
+    if len(candidates) > 1:
+        raise InputError(
+            f"{table.source}: {role} may be any of {quote_all(candidates)}. To choose, {_how_to_name(role)}."
+        )
+    columns[role] = candidates[0]
+
+
+def _how_to_name(role: str) -> str:
+    python = f"columns={{'{role}': NAME}}"
+    return f"type {FLAGS[role]} NAME (in Python: {python})" if role in FLAGS else f"in Python, {python}"
+
+
+def _check_requested(table: LogTable, requested: Mapping[str, str], nonempty: tuple[str, ...]) -> None:
+    for role, name in requested.items():
+        if role not in ROLES:
+            raise InputError(f"columns: {quote(role)} is no role; the roles are {quote_all(ROLES)}.")
+        if name not in nonempty:
+            state = "is empty on every line" if name in table.names else "does not exist"
+            raise InputError(
+                f"{table.source}: column {quote(name)}, asked for as {role}, {state}. "
+                f"Columns with values: {quote_all(nonempty) or 'none'}. To name one, {_how_to_name(role)}."
+            )
+    if "val_auc" in requested and requested.get("train_auc") == requested["val_auc"]:
+        raise InputError(
+            f"{table.source}: column {quote(requested['val_auc'])} cannot be both curves. Name two columns, or one."
+        )
+
+
+def _check_one_run(table: LogTable, columns: Mapping[str, str], requested_names: set[str]) -> None:
+    runs = [_wandb_run(table, columns[role]) for role in ("train_auc", "val_auc") if role in columns]
+    if len(set(runs)) > 1 and not {columns["train_auc"], columns["val_auc"]} <= requested_names:
+        raise InputError(
+            f"{table.source}: training AUC of run {quote(runs[0])}, validation AUC of run {quote(runs[1])}. "
+            "Export one run, or, if this is meant, type --train-column NAME --val-column NAME."
+        )
+
+
+def _no_curve_error(table: LogTable, nonempty: tuple[str, ...], unassigned: tuple[str, ...]) -> InputError:
+    if not nonempty:
+        thing = "an evaluation" if table.kind == "run" else "a value"
+        return InputError(f"{table.source}: nothing logged yet: no line holds {thing}.")
+    if unassigned:
+        return InputError(
+            f"{table.source}: {quote_all(unassigned)}: training or validation? The name does not say. "
+            f"For validation, {_how_to_name('val_auc')}; for training, {_how_to_name('train_auc')}."
+        )
+    return InputError(
+        f"{table.source}: no column is named like a training or validation AUC (train_auc, val/auroc, ...). "
+        f"Columns with values: {quote_all(nonempty)}. To name one, {_how_to_name('val_auc')}."
+    )

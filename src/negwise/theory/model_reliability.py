@@ -1,0 +1,154 @@
+r"""The model's side of effectiveness: mean P(B) over training, as a function of K.
+
+Effectiveness is linear in P(B), so a curve of T separations enters only through the mean of P(B):
+
+.. math:: \sum_t w_t P(\mu_t, K) = \int m(x)\,\Phi(x)^K dx, \qquad m(x) = \sum_t w_t\,\varphi(x - \mu_t).
+
+The steps are folded into one density on the N nodes of the quadrature, after which each K costs one power
+per node, whatever T is. Shapes: T steps, N nodes.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from negwise.theory.empirical_reliability import ScoreRanks, rank_reliability
+from negwise.theory.horizon import HORIZON, chunk_starts, prepend_untrained, ramp, trapezoid_weights
+from negwise.theory.optimum import ReliabilityCurve
+from negwise.theory.reliability import STEP, grid_for, log_normal, reliability
+from negwise.theory.separation import Floats
+
+SATURATION = 20.0
+_MAX_CHUNKS = 256
+_BLOCK = 2048  # steps folded in at once: 2 MB
+
+
+@dataclass(frozen=True)
+class ModelReliability:
+    """A curve of separations (T,) with weights (T,); ``empirical`` replaces its Gaussians where scores are known.
+
+    ``sensitivity`` (T,) says how far each point goes with a unit error of the validation AUC: 1 for a measured
+    evaluation, 0 for the untrained model, whose AUC is one half whatever the sample.
+    """
+
+    separations: Floats
+    weights: Floats
+    sensitivity: Floats
+    empirical: ReliabilityCurve | None = None
+
+    def __call__(self, k: Floats) -> Floats:
+        """Mean P(B) at each K (n,)."""
+        return expected_power(*self.density, k) if self.empirical is None else self.empirical(k)
+
+    @functools.cached_property
+    def density(self) -> tuple[Floats, Floats]:
+        r"""The curve as one density on the nodes (N,), and :math:`\log\Phi` there (N,)."""
+        nodes, log_cdf = grid_for(self.separations)
+        return mixture_density(self.separations, self.weights, nodes), log_cdf
+
+    def shifted(self, shifts: Floats, k: Floats) -> Floats:
+        """Mean P(B) under each error of the validation curve: shifts (s,), K (n,) -> (s, n).
+
+        The relative change is computed on the curve averaged down to `_MAX_CHUNKS` pieces, which is all that error
+        bars need; the mean itself is exact.
+        """
+        cuts = chunk_starts(self.weights.size, _MAX_CHUNKS)
+        weights = np.add.reduceat(self.weights, cuts)
+        mu = np.add.reduceat(self.separations * self.weights, cuts) / weights
+        sensitivity = np.add.reduceat(self.sensitivity * self.weights, cuts) / weights
+        # Beyond 20 every P is 0 or 1 to the last digit, so the bound changes nothing and keeps the factors finite.
+        # (1 + s, pieces)
+        moved = np.clip(mu + np.multiply.outer(np.append(0.0, shifts), sensitivity), -SATURATION, SATURATION)
+        nodes, log_cdf = grid_for(moved)
+        densities = np.stack([mixture_density(row, weights, nodes) for row in moved])
+        change = expected_power(densities, log_cdf, k)
+        return self(k) * change[1:] / change[0]
+
+
+def reliability_from_curve(steps: Floats, separations: Floats, last: int) -> ModelReliability:
+    """The trapezoid mean over [0, T], T being evaluation ``last``."""
+    times, mu = prepend_untrained(steps[: last + 1], separations[: last + 1])
+    measured = np.ones(times.size)
+    measured[: times.size - last - 1] = 0.0
+    return ModelReliability(mu, trapezoid_weights(times), measured)
+
+
+def reliability_from_ramp(end: float, share: float = HORIZON) -> ModelReliability:
+    """The end of training known, the way there simulated; an error at the end stretches the whole ramp."""
+    mu, weights = ramp(end, share)
+    progress, _ = ramp(1.0, share)
+    return ModelReliability(mu, weights, progress)
+
+
+def empirical_from_curve(steps: Floats, ranks: Sequence[ScoreRanks], last: int) -> ReliabilityCurve:
+    """Mean P(B) over [0, T] straight from ranks, one set of scores per evaluation."""
+    times, _ = prepend_untrained(steps[: last + 1], steps[: last + 1])
+    weights = trapezoid_weights(times)
+    first = times.size - last - 1  # 1 where the untrained model, P = 1/(K+1), was put in front
+
+    def mean(k: Floats) -> Floats:
+        total = weights[0] / (k + 1.0) if first else np.zeros(k.shape)
+        for weight, each in zip(weights[first:], ranks[: last + 1], strict=True):
+            total = total + weight * rank_reliability(each, k)
+        return total
+
+    return mean
+
+
+def empirical_from_ramp(end: float, ranks: ScoreRanks, share: float = HORIZON) -> ReliabilityCurve:
+    r"""Mean P(B) along a ramp whose end is known by ranks.
+
+    At the end the ratio of P by ranks to P by the Gaussian is measured, at the start it is 1 (both are 1/(K+1));
+    on the way it is taken as that ratio to the power of the share of the way gone.
+    """
+    mu, weights = ramp(end, share)
+    progress, _ = ramp(1.0, share)
+
+    def mean(k: Floats) -> Floats:
+        ratio = rank_reliability(ranks, k) / reliability(end, k)
+        return weights @ (reliability(mu[:, None], k) * ratio ** progress[:, None])
+
+    return mean
+
+
+def mixture_density(separations: Floats, weights: Floats, nodes: Floats) -> Floats:
+    r"""The density :math:`h\sum_t w_t\,\varphi(x_i - \mu_t)` (N,) on the nodes, quadrature weight included.
+
+    On equidistant nodes :math:`x_i = (i_0 + aS + b)h` the exponential factors,
+
+    .. math:: \varphi(x_i - \mu) = \varphi(x_i)\, e^{(i_0 + aS)h\mu - \mu^2/2}\, e^{bh\mu},
+
+    so T x 2 sqrt(N) exponentials and one matrix product replace T x N exponentials. No term is negative,
+    so nothing cancels. It holds for separations up to 25 in size; beyond that the factors overflow.
+    """
+    side = math.isqrt(nodes.size - 1) + 1
+    total = np.zeros((side, side))
+    coarse = nodes[0] + STEP * side * np.arange(side)
+    fine = STEP * np.arange(side)
+    for start in range(0, separations.size, _BLOCK):
+        mu = separations[start : start + _BLOCK, None]
+        left = np.exp(mu * coarse - 0.5 * mu * mu) * weights[start : start + _BLOCK, None]
+        total += left.T @ np.exp(mu * fine)
+    return total.ravel()[: nodes.size] * np.exp(log_normal(nodes))
+
+
+def expected_power(density: Floats, log_cdf: Floats, k: Floats) -> Floats:
+    r""":math:`\sum_i m_i\,\Phi(x_i)^K` for each K: density (..., N), K (n,) -> (..., n)."""
+    return density @ np.exp(np.multiply.outer(log_cdf, k))
+
+
+def expected_power_every_k(density: Floats, log_cdf: Floats, max_k: int) -> Floats:
+    r"""`expected_power` at K = 0, 1, ..., ``max_k``: (max_k + 1,), as one matrix product.
+
+    With K = aS + b, :math:`\Phi^K = (\Phi^S)^a\,\Phi^b`: 2 sqrt(max_k) powers per node instead of max_k.
+    """
+    side = math.isqrt(max_k) + 1
+    steps = np.arange(side)
+    left = np.exp(np.multiply.outer(side * steps, log_cdf)) * density
+    right = np.exp(np.multiply.outer(log_cdf, steps))
+    return (left @ right).ravel()[: max_k + 1]

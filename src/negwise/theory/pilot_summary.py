@@ -1,0 +1,217 @@
+"""What the curves of a pilot say in the framework's terms: label separation, model side, horizon, forecast."""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from negwise.theory.forecast import Forecast, forecast, still_rising
+from negwise.theory.horizon import HORIZON, RAMP_END, evaluation_noise, horizon_index, peak_index
+from negwise.theory.model_reliability import (
+    ModelReliability,
+    empirical_from_curve,
+    empirical_from_ramp,
+    reliability_from_curve,
+    reliability_from_ramp,
+)
+from negwise.theory.pilot_curves import PilotCurve
+from negwise.theory.separation import Floats, auc
+
+SIMULATED_END = -math.expm1(-RAMP_END)  # the share of the label separation that the paper's curve ends at
+_MAX_RELATIVE_SE = 0.10  # a forecast counts where its standard error is at most this share of the asymptote
+_MAX_FORECAST = 10.0  # no AUC that can be measured has a larger separation
+_LATE_PEAK = 0.9  # validation that peaks in the last tenth of the pilot has not turned down
+
+
+@dataclass(frozen=True, kw_only=True)
+class PilotSummary:
+    """A pilot read: both sides of effectiveness, with standard errors where the curves had them."""
+
+    source: str  # "curve", "pair" or "simulated"
+    label_separation: float
+    label_step: float | None
+    label_se: float | None
+    peak_separation: float | None = None  # validation's best separation; None where there is no validation
+    peak_step: float | None = None
+    model_se: float | None = None
+    model_at: Callable[[float], ModelReliability]  # share of the peak at which training counts as converged -> P(B)
+    horizon: float | None = None
+    horizon_se: float = 0.0  # of the share of the peak at which T is read: noise that evaluations do not share
+    notes: tuple[str, ...] = ()
+
+    @functools.cached_property
+    def model(self) -> ModelReliability:
+        return self.model_at(HORIZON)
+
+
+def summarise_pilot(train: PilotCurve, val: PilotCurve | None) -> PilotSummary:
+    """Label and model side from the curves, by the number of validation points: none, one, or a curve."""
+    if val is None:
+        return _summarise_simulated(train)
+    return _summarise_pair(train, val) if val.steps.size == 1 else _summarise_curve(train, val)
+
+
+def training_still_rising(train: PilotCurve, summary: PilotSummary) -> bool:
+    """Whether the label separation was still rising where it was read.
+
+    Where validation turned down before the end of the pilot, a further rise of the training AUC is overfitting.
+    """
+    if train.steps.size < 3 or (summary.peak_step is not None and summary.peak_step < _LATE_PEAK * train.steps[-1]):
+        return False
+    if not still_rising(train.steps, train.separations):
+        return False
+    fit = _reliable_forecast(train)
+    return fit is None or fit.settles_at > train.steps[-1]
+
+
+def extrapolate(
+    summary: PilotSummary, train: PilotCurve, val: PilotCurve | None
+) -> tuple[PilotSummary, Forecast] | None:
+    """The reading at the end of a training that goes on; None where that cannot be told.
+
+    Both sides have to be known there: the label where it is going, validation gone on with where it still rises. A
+    label of the future beside a validation of today would be neither.
+    """
+    fit = _reliable_forecast(train)
+    if fit is None or summary.source == "pair":
+        return None
+    label_se = None if summary.label_se is None else math.hypot(summary.label_se, fit.se)
+    extrapolated = replace(summary, label_separation=fit.asymptote, label_se=label_se, label_step=None)
+    if val is None:
+        return replace(
+            extrapolated, model_at=lambda share: reliability_from_ramp(SIMULATED_END * fit.asymptote, share)
+        ), fit
+    if not still_rising(val.steps, val.separations):
+        return extrapolated, fit
+    val_fit = _reliable_forecast(val)
+    if val_fit is None or val.ranks is not None:
+        return None
+    ahead = np.linspace(val.steps[-1], max(1.5 * val_fit.settles_at, 2.0 * val.steps[-1]), 65)[1:]
+    steps = np.concatenate([val.steps, ahead])
+    separations = np.concatenate([val.separations, val_fit.at(ahead)])
+    # What was measured is smoothed as it was; the fit is smooth by itself.
+    smoothed = np.concatenate([val.smoothed, val_fit.at(ahead)])
+    horizon = float(steps[horizon_index(smoothed)])
+    return replace(extrapolated, model_at=_model_by_share(val, steps, separations, smoothed), horizon=horizon), fit
+
+
+def _summarise_simulated(train: PilotCurve) -> PilotSummary:
+    label, step = _label_at(train, None)
+    note = "No validation AUC: training is simulated by the paper's curve, mu' = mu (1 - e^-t) up to t = 3."
+    return PilotSummary(
+        source="simulated",
+        label_separation=label,
+        label_step=step,
+        label_se=train.se_at(train.steps[-1]),
+        model_at=lambda share: reliability_from_ramp(SIMULATED_END * label, share),
+        notes=(note,),
+    )
+
+
+def _summarise_pair(train: PilotCurve, val: PilotCurve) -> PilotSummary:
+    label, step = _label_at(train, None)
+    end = float(val.separations[0])
+
+    def model_at(share: float) -> ModelReliability:
+        model = reliability_from_ramp(end, share)
+        if val.ranks is None:
+            return model
+        return replace(model, empirical=empirical_from_ramp(end, val.ranks[0], share))
+
+    note = f"One validation AUC ({val.auc[0]:.4f}): it is taken as the end of a simulated curve, never as a constant."
+    return PilotSummary(
+        source="pair",
+        label_separation=label,
+        label_step=step,
+        label_se=train.se_at(train.steps[-1]),
+        peak_separation=end,
+        model_se=val.se_at(val.steps[0]),
+        model_at=model_at,
+        notes=(note,),
+    )
+
+
+def _summarise_curve(train: PilotCurve, val: PilotCurve) -> PilotSummary:
+    smoothed = val.smoothed
+    peak, last = peak_index(smoothed), horizon_index(smoothed)
+    top, peak_step = float(smoothed[peak]), float(val.steps[peak])
+    label, label_step = _label_at(train, peak_step)
+    return PilotSummary(
+        source="curve",
+        label_separation=label,
+        label_step=label_step,
+        label_se=train.se_at(peak_step),
+        peak_separation=top,
+        peak_step=peak_step,
+        model_se=val.se_at(peak_step),
+        model_at=_model_by_share(val, val.steps, val.separations, smoothed),
+        horizon=float(val.steps[last]),
+        # A share of the peak means something above chance only.
+        horizon_se=evaluation_noise(val.steps, val.separations) / top if top > 0 else 0.0,
+        notes=tuple(_curve_notes(train, val, label, label_step, peak, last)),
+    )
+
+
+def _curve_notes(
+    train: PilotCurve, val: PilotCurve, label: float, label_step: float | None, peak: int, last: int
+) -> Iterator[str]:
+    """What a reader of the curves has to know about how they were read."""
+    if last == 0 and val.steps[0] > 0:
+        yield (
+            f"The first evaluation (step {val.steps[0]:g}) already is at 95% of the peak, so the rise itself was not "
+            "seen. Evaluate more often at the start."
+        )
+    if val.steps[last] > _LATE_PEAK * val.steps[-1] and still_rising(val.steps, val.separations):
+        yield "Validation AUC still rises at the end of the pilot; T may move with a longer one."
+    if label_step is None:
+        return
+    if train.steps.size < 3:
+        yield f"{train.steps.size} evaluations cannot show whether training had converged; K* may be too low."
+    if label_step < val.steps[peak]:
+        yield (
+            f"Validation peaks at step {val.steps[peak]:g}, after the last training AUC; the label separation is read "
+            f"at step {label_step:g}."
+        )
+    elif train.steps[-1] > label_step and train.smoothed[-1] > label:
+        yield (
+            f"Validation peaks at step {val.steps[peak]:g}; the training AUC is read there ({float(auc(label)):.4f}), "
+            f"not where it climbed to afterwards ({train.auc[-1]:.4f})."
+        )
+
+
+def _label_at(train: PilotCurve, step: float | None) -> tuple[float, float | None]:
+    """The label separation, and the step it was read at: ``step``, or the end; None where there is no curve."""
+    if train.steps.size == 1:
+        return float(train.separations[0]), None
+    first, end = float(train.steps[0]), float(train.steps[-1])
+    at = end if step is None else min(max(step, first), end)
+    return float(np.interp(at, train.steps, train.smoothed)), at
+
+
+def _model_by_share(
+    val: PilotCurve, steps: Floats, separations: Floats, smoothed: Floats
+) -> Callable[[float], ModelReliability]:
+    def model_at(share: float) -> ModelReliability:
+        last = horizon_index(smoothed, share)
+        model = reliability_from_curve(steps, separations, last)
+        if val.ranks is None:
+            return model
+        return replace(model, empirical=empirical_from_curve(steps, val.ranks, last))
+
+    return model_at
+
+
+def _reliable_forecast(curve: PilotCurve) -> Forecast | None:
+    """Where a curve is going, if that can be relied on."""
+    fit = forecast(curve.steps, curve.separations)
+    if (
+        fit is None
+        or not curve.smoothed[-1] < fit.asymptote < _MAX_FORECAST
+        or fit.se > _MAX_RELATIVE_SE * fit.asymptote
+    ):
+        return None
+    return fit
