@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Generic, Protocol, Self, TypeVar
 
 import numpy as np
 import torch
@@ -87,6 +88,29 @@ class Lists:
         at = torch.where(mask, start[:, None] + position, 0)
         ids = self.ids[at] if len(self.ids) else at
         return torch.where(mask, ids, 0), mask
+
+
+class Movable(Protocol):
+    @property
+    def device(self) -> torch.device: ...
+
+    def to(self, device: torch.device) -> Self: ...
+
+
+T = TypeVar("T", bound=Movable)
+
+
+class OnDevice(Generic[T]):
+    """``tables(device)`` is the value on that device."""
+
+    def __init__(self, value: T) -> None:
+        self._copies = {value.device: value}
+        self._value = value
+
+    def __call__(self, device: torch.device) -> T:
+        if device not in self._copies:
+            self._copies[device] = self._value.to(device)
+        return self._copies[device]
 
 
 def check_range(name: str, values: Tensor, end: int) -> None:
