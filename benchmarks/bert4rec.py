@@ -32,7 +32,7 @@ from negwise.protocols import Query
 from negwise.records import Run, read_run
 from negwise.samplers import Exclusions, Lists, Popularity
 from negwise.schedule import ConstantK
-from negwise.training import Settings, Shown, evaluate, fit, judged
+from negwise.training import ImpressionRanking, Settings, evaluate, fit, judged
 
 TARGET = 0.4818
 GROWTH = (1, 4, 16, 64, 256, 1024)
@@ -81,7 +81,7 @@ class Setup:
     task: TaskData
     examples: Any
     sampler: Any
-    popular: Shown
+    popular: ImpressionRanking
     device: str
 
     @classmethod
@@ -105,7 +105,7 @@ class Setup:
 
     def fit(
         self, folder: str, model: Any, steps: int, *, k: float, log_every: int, eval_every: int,
-        judges: dict[str, Any] | None = None, enough: Callable[[Run], bool] | None = None, rate: float = 1e-3,
+        judges: dict[str, Any] | None = None, should_stop: Callable[[Run], bool] | None = None, rate: float = 1e-3,
         options: dict[str, Any] | None = None,
     ) -> None:  # fmt: skip
         settings = Settings(
@@ -114,7 +114,7 @@ class Setup:
         )  # fmt: skip
         fit(
             folder, model, self.examples, n_items=self.task.n_items, sampler=self.sampler, rule=ConstantK(k),
-            settings=settings, judged=judges, hide=model.mask_items, show=False, enough=enough,
+            settings=settings, judged=judges, mask_items=model.mask_items, show=False, should_stop=should_stop,
             optimizer=lambda weights: torch.optim.Adam(weights, rate, fused=self.device == "cuda" or None),
             lr_scale=lambda done: min(1.0, done / 0.03) * 0.5 * (1 + math.cos(math.pi * done)),
         )  # fmt: skip
@@ -216,7 +216,7 @@ def quality_case(scale: Scale, device: torch.device, seconds: float, evaluations
     model = setup.model()
     start = time.perf_counter()
 
-    def enough(log: Run) -> bool:
+    def should_stop(log: Run) -> bool:
         last = log.of_split("val")[-1]
         if not last["step"] or last["metrics"]["ndcg@10"] < scale.target:
             return False
@@ -227,7 +227,7 @@ def quality_case(scale: Scale, device: torch.device, seconds: float, evaluations
     with tempfile.TemporaryDirectory() as folder:
         setup.fit(
             folder, model, steps, k=scale.k, log_every=every, eval_every=every, judges={"val": setup.popular},
-            enough=enough, options=fast,
+            should_stop=should_stop, options=fast,
         )  # fmt: skip
         spent = time.perf_counter() - start
         log = read_run(folder)
@@ -259,7 +259,7 @@ def exclusions(known: Ragged, n_items: int) -> Exclusions:
     return Exclusions.of(Lists(torch.from_numpy(known.offsets), torch.from_numpy(known.ids)), n_items)
 
 
-def popular(task: TaskData, negatives: int = 100) -> Shown:
+def popular(task: TaskData, negatives: int = 100) -> ImpressionRanking:
     """The test items, each among itself and negatives drawn by popularity, none of them known to the user."""
     sampler = Popularity(
         torch.from_numpy(task.popularity), alpha=1.0, exclude=exclusions(task.eval_exclusions, task.n_items)
@@ -271,7 +271,7 @@ def popular(task: TaskData, negatives: int = 100) -> Shown:
     labels = np.zeros(shown.shape, np.int8)
     labels[:, 0] = 1
     offsets = np.arange(len(shown) + 1) * shown.shape[1]
-    return Shown(_Numbered(task.test), every, every, Ragged(offsets, shown.ravel()), labels.ravel())
+    return ImpressionRanking(_Numbered(task.test), every, every, Ragged(offsets, shown.ravel()), labels.ravel())
 
 
 @dataclass(frozen=True)

@@ -25,9 +25,9 @@ from negwise.jobs.training import Parts, Training, make_parts
 from negwise.protocols import Negatives
 from negwise.schedule import ConstantK
 from negwise.training import Settings, evaluate, fit, judged
-from negwise.training.asked import Asked
-from negwise.training.recorded import Recorded
-from negwise.training.step import Step
+from negwise.training.asked import StepInputs
+from negwise.training.cuda_graphs import GraphedStep
+from negwise.training.step import TrainingStep
 
 CUDA = torch.device("cuda")
 
@@ -47,10 +47,10 @@ def nrms() -> dict[str, float]:
             given.query.to(CUDA), given.positives.to(CUDA), negatives, given.titles, given.n_words, given.real
         )
         ours, again, theirs = (training.nrms(given).to(CUDA) for _ in range(3))
-        asked = Asked.of(
+        asked = StepInputs.of(
             given.query, given.positives, given.negatives, ours, len(given.titles)
         )  # the loop's, made ahead
-        called, replayed = learn(ours, Step(ours)), Recorded(learn(again, Step(again)), CUDA)
+        called, replayed = learn(ours, TrainingStep(ours)), GraphedStep(learn(again, TrainingStep(again)), CUDA)
         usual = learn(theirs, lambda _: (training.usual(theirs, here),))  # noqa: B023
         there = asked.to(CUDA)
         spent = {"called": timed(lambda: called(there)), "recorded": timed(lambda: replayed(asked))}  # noqa: B023
@@ -61,11 +61,11 @@ def nrms() -> dict[str, float]:
     return found
 
 
-def learn(model: Any, step: Callable[[Asked], tuple[Tensor, ...]]) -> Callable[[Asked], Tensor]:
+def learn(model: Any, step: Callable[[StepInputs], tuple[Tensor, ...]]) -> Callable[[StepInputs], Tensor]:
     """A call that takes one step of Adam and returns the loss before it."""
     adam = torch.optim.Adam(model.parameters(), 1e-4, fused=True, capturable=True)
 
-    def once(asked: Asked) -> Tensor:
+    def once(asked: StepInputs) -> Tensor:
         with torch.autocast("cuda", torch.bfloat16):
             value = step(asked)[0].mean()
         adam.zero_grad()
@@ -85,7 +85,7 @@ def loop_rate(parts: Parts, batch: int, steps: int, graphs: bool) -> float:
         )  # fmt: skip
         fit(
             folder, parts.model, parts.examples, n_items=parts.task.n_items, sampler=parts.sampler,
-            rule=ConstantK(4), settings=settings, hide=parts.hide, show=False,
+            rule=ConstantK(4), settings=settings, mask_items=parts.mask_items, show=False,
             optimizer=lambda weights: torch.optim.Adam(weights, 1e-4, fused=True),
         )  # fmt: skip
         rows = [json.loads(line) for line in (Path(folder) / "run.jsonl").read_text().splitlines()]

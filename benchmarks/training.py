@@ -31,9 +31,9 @@ from negwise.losses import info_nce
 from negwise.models import build
 from negwise.protocols import Negatives, Query
 from negwise.samplers import Pool, Uniform
-from negwise.training import Shown, evaluate
-from negwise.training.asked import Asked
-from negwise.training.step import Step
+from negwise.training import ImpressionRanking, evaluate
+from negwise.training.asked import StepInputs
+from negwise.training.step import TrainingStep
 
 HISTORY, WORDS, K = 50, 30, 4
 BATCHES = (32, 512)
@@ -107,9 +107,9 @@ def usual(model: Any, given: Feed) -> Tensor:
     return info_nce(asked, vectors[:, HISTORY], vectors[:, HISTORY + 1 :], mask=given.negatives.mask).loss
 
 
-def distinct(step: Step, given: Feed) -> Tensor:
+def distinct(step: TrainingStep, given: Feed) -> Tensor:
     """The loss as the loop has it."""
-    asked = Asked.of(given.query, given.positives, given.negatives, step.model, len(given.titles))
+    asked = StepInputs.of(given.query, given.positives, given.negatives, step.model, len(given.titles))
     return step(asked)[0].mean()
 
 
@@ -130,7 +130,7 @@ def learn(model: nn.Module, loss: Callable[[], Tensor], curve: list[float]) -> C
 def steps(batch: int) -> list[Row]:
     given = feed(batch)
     ours, theirs = nrms(given), nrms(given)
-    step = Step(ours)
+    step = TrainingStep(ours)
     mine: list[float] = []
     its: list[float] = []
     calls = {
@@ -157,10 +157,10 @@ def memory_case(name: str) -> float:
     query = Query(positives[:, None], torch.ones(batch, 1, dtype=torch.bool), positives)
     sampler = Pool(Uniform(MEMORY["items"]), MEMORY["pool"])
     drawn = sampler(positives, MEMORY["k"], Key(0, 0))
-    step = Step(model)
+    step = TrainingStep(model)
 
     def by_pool() -> None:
-        step(Asked.of(query, positives, drawn, model, MEMORY["items"]))[0].mean().backward()
+        step(StepInputs.of(query, positives, drawn, model, MEMORY["items"]))[0].mean().backward()
 
     def by_row() -> None:
         negatives = model.encode_candidates(drawn.ids.flatten()).view(batch, MEMORY["k"], -1)
@@ -229,9 +229,9 @@ def evaluation() -> list[Row]:
     labels = np.zeros(offsets[-1], np.int8)
     labels[offsets[:-1] + rng.integers(0, sizes)] = 1
     every = np.arange(IMPRESSIONS)
-    split = Shown(Asking(ids[labels == 1]), every, every, Lists(offsets, ids), labels)
+    split = ImpressionRanking(Asking(ids[labels == 1]), every, every, Lists(offsets, ids), labels)
     few = np.arange(LOOPED)
-    part = Shown(split.examples, few, few, split.shown, labels)
+    part = ImpressionRanking(split.examples, few, few, split.shown, labels)
     model = Vectors(IMPRESSIONS, 20_000)
     users, items = (table.weight.detach().numpy() for table in (model.users, model.items))
 

@@ -31,10 +31,10 @@ from negwise.jobs.plan import spread
 from negwise.jobs.setup import machine, versions
 from negwise.jobs.training import Training, fit_parts, make_parts
 from negwise.records import read_run
-from negwise.training import Judged, judged
-from negwise.training.folder import RESULT, read_json, write_json
-from negwise.training.holding import held
+from negwise.training import EvaluationSplit, judged
+from negwise.training.holding import lock_folder
 from negwise.training.judging import Table
+from negwise.training.run_folder import RESULT, read_json, write_json
 
 Floats = NDArray[np.float64]
 
@@ -88,7 +88,7 @@ def reproduce_clicks(
         base = base_training(task, "clicks", vectors=None, device="cpu", more=more)
         protocols.append(Protocol(folder / world_name(world), task, base, task.ks, number, side_by_side))
     made: list[Record] = []
-    with held(folder, "job"):
+    with lock_folder(folder, "job"):
         for protocol in protocols:
             protocol.check()
         try:
@@ -192,7 +192,7 @@ def _watched(training: Training, out: Path) -> tuple[list[Floats], list[int], An
     parts = make_parts(training)
     val = judged(parts.task)["val"]
     watched = Watched(val, [])
-    splits: dict[str, Judged] = {"val": watched}
+    splits: dict[str, EvaluationSplit] = {"val": watched}
     kept = out.with_suffix(".scores.npy")
     if not kept.exists():
         shutil.rmtree(out, ignore_errors=True)  # scores of a run that was cut off went with its process: from the start

@@ -31,7 +31,7 @@ from negwise.jobs.watching import watch_for
 from negwise.records import read_run
 from negwise.schedule import AnsK
 from negwise.theory.estimate import Estimate
-from negwise.training.folder import CONFIG, RESULT, changes, read_json
+from negwise.training.run_folder import CONFIG, RESULT, changes, read_json
 
 Tell = Callable[[str], None]
 OWN = ("k", "learning_rate", "seed", "judge_training", "device", "threads")

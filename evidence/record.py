@@ -25,8 +25,8 @@ from negwise.jobs.arms import Arm
 from negwise.jobs.setup import machine, versions
 from negwise.metrics import Ranks
 from negwise.records import Run, read_run
-from negwise.training.folder import CONFIG, RESULT, read_json
 from negwise.training.ranks import read_ranks
+from negwise.training.run_folder import CONFIG, RESULT, read_json
 
 Record = dict[str, Any]
 DIGITS = 6

@@ -23,8 +23,8 @@ from evidence.tasks import (
 from negwise.jobs.plan import spread
 from negwise.jobs.setup import device_of
 from negwise.jobs.training import make_parts
-from negwise.training.folder import RESULT
-from negwise.training.holding import held
+from negwise.training.holding import lock_folder
+from negwise.training.run_folder import RESULT
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,7 +57,7 @@ def reproduce(
     folder = Path(out)
     protocol = protocol_of(asked, folder, jobs)
     make_parts(protocol.base)  # what cannot be read or built is told once, and not by every run
-    with held(folder, "job"):
+    with lock_folder(folder, "job"):
         protocol.check()
         try:
             protocol.run(tell)

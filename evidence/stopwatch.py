@@ -19,8 +19,8 @@ from evidence.record import PACE, Record, read_only, with_pace, write_record
 from negwise.errors import InputError
 from negwise.jobs.setup import device_of, machine
 from negwise.jobs.training import Parts, Training, fit_parts, make_parts
-from negwise.training.folder import CONFIG, RESULT, read_json, write_json
-from negwise.training.holding import held
+from negwise.training.holding import lock_folder
+from negwise.training.run_folder import CONFIG, RESULT, read_json, write_json
 
 REPEATS = 3
 WARM_UP = 10
@@ -37,7 +37,7 @@ def reproduce_seconds(
         raise InputError(f"steps: got {steps}, expected {WARM_UP + 2} or more: the first {WARM_UP} warm up.")
     where = device_of(device)
     record = read_only(folder)
-    with held(folder, "job"):
+    with lock_folder(folder, "job"):
         training, parts = _opened(folder, where)
         ks = [arm["rule"] for arm in record["arms"] if arm["role"] == "fixed"]
         found = _begun(folder, {"steps": steps, "warm_up": WARM_UP, "machine": machine(training.device)})

@@ -11,7 +11,7 @@ from negwise.errors import InputError
 from negwise.jobs.grid import rates_around
 from negwise.jobs.training import Training, make_parts
 from negwise.models import PAPER
-from negwise.training import Order
+from negwise.training import EpochOrder
 from negwise.training.settings import PRECISIONS
 
 EVALUATIONS = 12
@@ -241,4 +241,4 @@ def steps_of(training: Training, epochs: int) -> int:
     """Steps of so many epochs of the first seed. Every seed takes as many, also where its fold is a little larger."""
     assert training.batch_size is not None
     examples = len(make_parts(training).examples)
-    return epochs * Order(examples, training.batch_size, training.seed).steps_per_epoch
+    return epochs * EpochOrder(examples, training.batch_size, training.seed).steps_per_epoch

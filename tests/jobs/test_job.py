@@ -14,7 +14,7 @@ from negwise.jobs.job import Job, _within_budget
 from negwise.jobs.plan import Pace, make_plan, run_seconds
 from negwise.jobs.setup import SetUp
 from negwise.jobs.training import load
-from negwise.training.holding import held
+from negwise.training.holding import lock_folder
 
 
 def write_pairs(file, n=240):
@@ -258,10 +258,10 @@ def test_a_wrong_request_leaves_no_folder(cache, negwise, verb):
 
 
 def test_a_folder_that_was_there_stays(tmp_path):
-    with held(tmp_path, "job"):
+    with lock_folder(tmp_path, "job"):
         pass
     assert tmp_path.exists()
-    with held(tmp_path / "new", "job"):
+    with lock_folder(tmp_path / "new", "job"):
         (tmp_path / "new" / "kept").touch()
     assert (tmp_path / "new" / "kept").exists()
 

@@ -1,4 +1,4 @@
-"""When a pilot has said enough: on curves whose end is known."""
+"""When a pilot has said should_stop: on curves whose end is known."""
 
 import numpy as np
 import pytest

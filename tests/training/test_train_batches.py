@@ -8,13 +8,13 @@ from train_world import N_ITEMS, make_sampler, make_world
 from negwise.draws import Key
 from negwise.errors import InputError
 from negwise.protocols import Query
-from negwise.training.batches import Order, fetch, share
+from negwise.training.batches import EpochOrder, fetch, share
 from negwise.training.step import draw
 
 
 @pytest.mark.parametrize(("n", "size"), [(10, 3), (12, 4), (5, 8), (1, 1)])
 def test_an_epoch_has_every_example_once(n, size):
-    order = Order(n, size, seed=7)
+    order = EpochOrder(n, size, seed=7)
     assert order.steps_per_epoch == len(range(0, n, size))
     for epoch in range(3):
         steps = range(epoch * order.steps_per_epoch, (epoch + 1) * order.steps_per_epoch)
@@ -26,12 +26,12 @@ def test_an_epoch_has_every_example_once(n, size):
 
 def test_orders_differ_by_epoch_and_seed():
     def first(seed, step):
-        return Order(100, 100, seed).batch(step).tolist()
+        return EpochOrder(100, 100, seed).batch(step).tolist()
 
     assert first(0, 0) != first(0, 1) != first(1, 1)
     assert first(0, 0) == first(0, 0)
     with pytest.raises(InputError, match="expected 1 or more"):
-        Order(0, 3, 0)
+        EpochOrder(0, 3, 0)
 
 
 @pytest.mark.parametrize("world", [1, 2, 3, 7])
@@ -51,14 +51,14 @@ def cut(query, key):
     return Query(query.items, query.mask, query.users, reads), query.items[reads[:, 0], reads[:, 1]]
 
 
-@pytest.mark.parametrize("hide", [None, cut])
+@pytest.mark.parametrize("mask_items", [None, cut])
 @pytest.mark.parametrize("world", [2, 3, 6])
-def test_ranks_draw_what_one_process_draws(hide, world):
+def test_ranks_draw_what_one_process_draws(mask_items, world):
     data, key = make_world(), Key(5, 9)
-    rows, sampler = Order(len(data.train), 5, 1).batch(3), make_sampler(data)
-    whole = fetch(data.train, rows, slice(0, 5), key, hide)
+    rows, sampler = EpochOrder(len(data.train), 5, 1).batch(3), make_sampler(data)
+    whole = fetch(data.train, rows, slice(0, 5), key, mask_items)
     wanted = draw(sampler, whole, 3.4, key).ids
-    parts = [fetch(data.train, rows, share(5, rank, world), key, hide) for rank in range(world)]
+    parts = [fetch(data.train, rows, share(5, rank, world), key, mask_items) for rank in range(world)]
     drawn = [draw(sampler, part, 3.4, key).ids[: part.counted] for part in parts]
     assert torch.equal(torch.cat(drawn), wanted)
     assert [part.counted for part in parts].count(0) == max(0, world - 5)

@@ -12,7 +12,7 @@ from negwise import metrics
 from negwise.errors import InputError
 from negwise.training import FullRanking, evaluate, judged, subset
 from negwise.training.evaluate import recommend
-from negwise.training.judging import Shown
+from negwise.training.judging import ImpressionRanking
 from negwise.training.ranks import read_ranks, write_ranks
 
 MODELS = [Dot, Mean]
@@ -115,7 +115,7 @@ def test_a_group_is_one_query_however_many_its_clicks():
     split = judged(type(world)(world.train, more, world.test, world.eval_exclusions, world.impressions, world.labels))[
         "val"
     ]
-    assert isinstance(split, Shown) and len(split.chosen) == 40
+    assert isinstance(split, ImpressionRanking) and len(split.chosen) == 40
     assert evaluate(Dot(), split).to_dict() == evaluate(Dot(), judged(world)["val"]).to_dict()
 
 

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 import torch
-from recorded_world import N_ITEMS, SMALL, Sequences, bert4rec, world
+from graph_world import N_ITEMS, SMALL, Sequences, bert4rec, world
 from train_world import Dot, run
 
 from negwise.errors import InputError
@@ -14,9 +14,9 @@ from negwise.losses import fused
 from negwise.records import read_run
 from negwise.samplers import Uniform
 from negwise.schedule import AnsK
-from negwise.training.folder import read_json
-from negwise.training.recorded import nothing_collected, settle_graphs, use_graphs
+from negwise.training.cuda_graphs import no_garbage_collection, resolve_graphs, use_graphs
 from negwise.training.run import Run
+from negwise.training.run_folder import read_json
 from negwise.training.settings import Settings
 
 GPU = pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
@@ -95,10 +95,10 @@ def test_a_run_that_had_graphs_goes_on_where_there_are_none():
     [(None, None, None), (True, None, True), (False, None, False), (None, True, None), (None, False, False)],
 )
 def test_a_run_keeps_to_what_it_began_with(asked, saved, found):
-    assert settle_graphs(asked, saved) is found
+    assert resolve_graphs(asked, saved) is found
     if saved is not None:
         with pytest.raises(InputError, match="this run began with"):
-            settle_graphs(not saved, saved)
+            resolve_graphs(not saved, saved)
 
 
 def test_graphs_of_a_run_are_read_from_its_checkpoint(tmp_path, monkeypatch):
@@ -112,7 +112,7 @@ def test_graphs_of_a_run_are_read_from_its_checkpoint(tmp_path, monkeypatch):
         asked.append(wanted)
         return False
 
-    monkeypatch.setattr("negwise.training.loop.use_graphs", note)
+    monkeypatch.setattr("negwise.training.trainer.use_graphs", note)
     with pytest.raises(RuntimeError, match="struck"):
         run(tmp_path / "run", **words | {"lr_scale": strike_at(0.8)})  # nothing said: what it began with
     run(tmp_path / "run", **words | {"lr_scale": strike_at(2), "graphs": False})
@@ -135,7 +135,7 @@ def test_a_run_and_its_graphs_are_freed_when_it_ends(tmp_path, monkeypatch):
         return usual(self)
 
     monkeypatch.setattr(Run, "go", go)
-    with nothing_collected():
+    with no_garbage_collection():
         run(tmp_path / "run")
         assert kept[0]() is None
 
@@ -180,8 +180,8 @@ def test_graphs_train_as_plain_steps_do(tmp_path, case):
 
 def trained(out, *, graphs, device="cuda", name="bert4rec", **changes):
     """A model after 60 steps of a K that rises and falls; what it learns is not judged here."""
-    model, examples, sampler, hide = world(name)
-    words = {"examples": examples, "sampler": sampler, "hide": hide, "judged": {}} | changes
+    model, examples, sampler, mask_items = world(name)
+    words = {"examples": examples, "sampler": sampler, "mask_items": mask_items, "judged": {}} | changes
     run(out, model.float(), rule=AnsK(9), steps=60, batch_size=16, device=device, graphs=graphs, **words)
     return model
 
@@ -197,7 +197,7 @@ def test_what_the_gpu_is_asked_is_asked_rightly(tmp_path, case):
 
 def test_nothing_is_collected_while_a_step_is_recorded():
     assert gc.isenabled()
-    with pytest.raises(RuntimeError, match="struck"), nothing_collected():
+    with pytest.raises(RuntimeError, match="struck"), no_garbage_collection():
         assert not gc.isenabled()
         raise RuntimeError("struck")
     assert gc.isenabled()
@@ -232,13 +232,13 @@ def test_a_stopped_run_with_graphs_goes_on_to_the_same_weights(tmp_path):
         model = bert4rec(dropout=0.3)
         words = {
             "examples": Sequences(), "sampler": Uniform(N_ITEMS), "rule": AnsK(9), "steps": 40, "batch_size": 16,
-            "hide": model.mask_items, "device": "cuda", "graphs": True, "eval_every": 10,
+            "mask_items": model.mask_items, "device": "cuda", "graphs": True, "eval_every": 10,
         }  # fmt: skip
         if name == "stopped":
             with pytest.raises(RuntimeError, match="struck"):
                 run(tmp_path / name, model, **words, lr_scale=strike_at(0.6))
             model = bert4rec(dropout=0.3)
-            words["hide"] = model.mask_items
+            words["mask_items"] = model.mask_items
         run(tmp_path / name, model, **words, lr_scale=strike_at(2))
         ends.append([weight.detach().cpu() for weight in model.parameters()])
     assert all(torch.equal(*pair) for pair in zip(*ends, strict=True))

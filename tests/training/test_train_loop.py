@@ -18,16 +18,16 @@ from negwise.protocols import OpenLoopRule
 from negwise.records import read_run
 from negwise.samplers import Popularity, Uniform
 from negwise.schedule import AnsK, ConstantK, training_fraction
-from negwise.training import Order, Settings, load_weights
-from negwise.training.holding import held
-from negwise.training.launch import make_fabric, reseed, settle_threads
+from negwise.training import EpochOrder, Settings, load_weights
+from negwise.training.holding import lock_folder
+from negwise.training.launch import make_fabric, reseed, resolve_threads
 from negwise.training.progress import Bar, Lines, display
-from negwise.training.stopping import Stopping
+from negwise.training.stopping import SignalGuard
 
 
 def plain_loop(world, model, rule, steps, size, seed, lr):
     """The loop as one would write it by hand: SGD, K negatives a row encoded row by row."""
-    sampler, order, seen = make_sampler(world), Order(len(world.train), size, seed), []
+    sampler, order, seen = make_sampler(world), EpochOrder(len(world.train), size, seed), []
     for step in range(steps):
         k = rule(training_fraction(step, steps))
         query, positives, groups = world.train.batch(order.batch(step))
@@ -196,7 +196,7 @@ def test_settings_are_checked():
             Settings(**{"steps": 5, "batch_size": 3, **changes})
     usual = Settings(steps=101, batch_size=3)
     assert [step for step in range(102) if usual.evaluates(step)] == [*range(0, 101, 6), 101]
-    assert settle_threads(None, 3) == settle_threads(3, 3) == settle_threads(3, None) == 3
+    assert resolve_threads(None, 3) == resolve_threads(3, 3) == resolve_threads(3, None) == 3
     if not torch.cuda.is_available():
         with pytest.raises(InputError, match="no GPU"):
             make_fabric("cuda")
@@ -292,7 +292,7 @@ def test_a_second_ctrl_c_stops_at_once():
     import signal
 
     before = signal.getsignal(signal.SIGINT)
-    with Stopping() as stopping:
+    with SignalGuard() as stopping:
         os.kill(os.getpid(), signal.SIGTERM)
         os.kill(os.getpid(), signal.SIGTERM)
         assert stopping.asked
@@ -303,9 +303,9 @@ def test_a_second_ctrl_c_stops_at_once():
 
 def test_two_processes_do_not_write_in_one_folder(tmp_path):
     run(tmp_path / "done", steps=2)
-    with held(tmp_path / "done", "run"):
+    with lock_folder(tmp_path / "done", "run"):
         assert run(tmp_path / "done", steps=2)["steps"] == 2  # what is done may be read by anyone
-    with held(tmp_path / "new", "run"), pytest.raises(NegwiseError, match="another process works on this run"):
+    with lock_folder(tmp_path / "new", "run"), pytest.raises(NegwiseError, match="another process works on this run"):
         run(tmp_path / "new", steps=2)
     assert not (tmp_path / "new" / "run.jsonl").exists()
     assert run(tmp_path / "new", steps=2)["steps"] == 2

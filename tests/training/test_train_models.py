@@ -25,7 +25,7 @@ def make(name, task, **settings):
         return build(name, task.content(), **settings)
 
 
-def go(out, model, task, sampler, rule, examples=None, hide=None, **settings):
+def go(out, model, task, sampler, rule, examples=None, mask_items=None, **settings):
     settings = Settings(**{"steps": 120, "batch_size": 32, "eval_every": 60, "device": "cpu", "threads": 1, **settings})
     result = fit(
         out,
@@ -37,7 +37,7 @@ def go(out, model, task, sampler, rule, examples=None, hide=None, **settings):
         settings=settings,
         judged=judged(task, 300),
         optimizer=partial(torch.optim.Adam, lr=3e-3),
-        hide=hide,
+        mask_items=mask_items,
         data_digest=task.digest,
         show=False,
     )

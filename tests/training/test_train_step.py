@@ -4,16 +4,16 @@ import math
 
 import pytest
 import torch
-from recorded_world import asked_for, world
+from graph_world import inputs_for, world
 from train_world import N_ITEMS, Dot, Mean, make_sampler, make_world
 
 from negwise.draws import Key
 from negwise.errors import InputError
 from negwise.losses import info_nce
 from negwise.samplers import Hardest, Impression, InBatch, Lists, Mixture, Pool, Popularity, Uniform
-from negwise.training.asked import DENSE, Asked, Distinct
+from negwise.training.asked import DENSE, Distinct, StepInputs
 from negwise.training.batches import fetch
-from negwise.training.step import TOTALS, Step, draw, reads_batch, totals
+from negwise.training.step import COUNTS, TrainingStep, count, draw, reads_batch
 
 
 @pytest.mark.parametrize("n_items", [N_ITEMS, DENSE * 1000])
@@ -72,7 +72,9 @@ def test_step_is_the_plain_loop(kind, name, correct):
     key = Key(2, 4)
     batch = fetch(data.train, torch.arange(12).numpy(), slice(0, 12), key, None)
     negatives = draw(samplers()[name], batch, 4.5, key)
-    loss, wins, pairs = Step(model)(Asked.of(batch.query, batch.positives, negatives, model, N_ITEMS, correct))
+    loss, wins, pairs = TrainingStep(model)(
+        StepInputs.of(batch.query, batch.positives, negatives, model, N_ITEMS, correct)
+    )
     loss.mean().backward()
     ours = {name: weight.grad.clone() for name, weight in model.named_parameters()}
     model.zero_grad()
@@ -90,7 +92,7 @@ def test_each_candidate_is_encoded_once(name):
     model, data, key = Mean(), make_world(shown=True), Key(2, 4)
     batch = fetch(data.train, torch.arange(12).numpy(), slice(0, 12), key, None)
     negatives = draw(samplers()[name], batch, 4, key)
-    Step(model)(Asked.of(batch.query, batch.positives, negatives, model, N_ITEMS))
+    TrainingStep(model)(StepInputs.of(batch.query, batch.positives, negatives, model, N_ITEMS))
     drawn = negatives.ids if negatives.pool is None else negatives.pool
     wanted = {*batch.query.items.flatten().tolist(), *batch.positives.tolist(), *drawn.flatten().tolist()}
     assert model.encoded == [len(wanted)]
@@ -100,7 +102,7 @@ def test_each_candidate_is_encoded_once(name):
 def test_autocast_scores_a_table_in_its_dtype(monkeypatch, name, mixed):
     """A table is a weight and multiplied as one; its gradient has its own dtype. What a model encodes stays so."""
     parts = world(name)
-    model, asked = parts[0].float(), asked_for(parts, 0, 5)
+    model, asked = parts[0].float(), inputs_for(parts, 0, 5)
     given = []
 
     def noted(*sides, **words):
@@ -108,9 +110,9 @@ def test_autocast_scores_a_table_in_its_dtype(monkeypatch, name, mixed):
         return info_nce(*sides, **words)
 
     monkeypatch.setattr("negwise.training.step.info_nce", noted)
-    plain = Step(model)(asked)[0]
+    plain = TrainingStep(model)(asked)[0]
     with torch.autocast("cpu", torch.bfloat16):
-        loss = Step(model)(asked)[0]
+        loss = TrainingStep(model)(asked)[0]
     loss.mean().backward()
     assert given == [[torch.float32] * 3, [mixed] * 3]
     assert loss.dtype == torch.float32
@@ -122,17 +124,17 @@ def test_no_negatives_no_loss():
     model, data, key = Dot(), make_world(), Key(0, 0)
     batch = fetch(data.train, torch.arange(5).numpy(), slice(0, 5), key, None)
     none = draw(Uniform(N_ITEMS), batch, 0, key)
-    loss, wins, pairs = Step(model)(Asked.of(batch.query, batch.positives, none, model, N_ITEMS))
+    loss, wins, pairs = TrainingStep(model)(StepInputs.of(batch.query, batch.positives, none, model, N_ITEMS))
     assert loss.tolist() == [0] * 5 and pairs.tolist() == [0] * 5 and wins.tolist() == [0] * 5
 
 
 def test_totals_add_up():
     loss, wins, pairs = torch.tensor([1.0, 2.0]), torch.tensor([0.5, 2.0]), torch.tensor([1, 3])
-    sums = dict(zip(TOTALS, totals(loss, wins, pairs, torch.tensor(2.0).double()).tolist(), strict=True))
+    sums = dict(zip(COUNTS, count(loss, wins, pairs, torch.tensor(2.0).double()).tolist(), strict=True))
     assert sums == pytest.approx(
         {"loss": 3, "log_k1": math.log(2) + math.log(4), "wins": 2.5, "pairs": 4, "queries": 2}
     )
-    nothing = totals(loss, wins, pairs, torch.tensor(0.0).double())
+    nothing = count(loss, wins, pairs, torch.tensor(0.0).double())
     assert nothing.tolist() == [0] * 5
 
 

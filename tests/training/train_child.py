@@ -105,7 +105,7 @@ def arrange(point: str, number: int) -> None:
     elif point == "interrupt":
         before(run_module, "fetch", at(number, interrupt))
     elif point == "judge":
-        before(run_module, "standings", at(number, interrupt))
+        before(run_module, "rank_positives", at(number, interrupt))
     elif point == "room":
         resource.setrlimit(resource.RLIMIT_FSIZE, (number, resource.RLIM_INFINITY))
 

@@ -20,7 +20,7 @@ from negwise.training import Stopped, judging
 from negwise.training import run as run_module
 
 
-def hide(query, key):
+def mask_items(query, key):
     """A row asks for as many of its places as its number says, 1 to 3."""
     number = key.rows(len(query.items)).tolist()
     reads = torch.tensor([(row, place) for row in range(len(number)) for place in range(number[row] % 3 + 1)])
@@ -49,8 +49,8 @@ CASES = {
     "watching": {"model": Mean, "rule": Watching()},
     "in-batch": {"model": Mean, "sampler": InBatch()},
     "pool": {"model": Mean, "sampler": Pool(Uniform(N_ITEMS), 20), "log_every": 4},
-    "cloze": {"model": Places, "hide": hide},
-    "table": {"model": Rows, "hide": hide},
+    "cloze": {"model": Places, "mask_items": mask_items},
+    "table": {"model": Rows, "mask_items": mask_items},
 }
 
 

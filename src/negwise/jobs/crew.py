@@ -22,7 +22,7 @@ from typing import Any, Protocol
 
 from negwise.errors import InputError, NegwiseError
 from negwise.files import write_atomically
-from negwise.training.folder import RESULT, read_json
+from negwise.training.run_folder import RESULT, read_json
 from negwise.training.stopping import Stopped
 
 FAILED = "failed.json"

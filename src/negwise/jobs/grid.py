@@ -18,7 +18,7 @@ from typing import Any
 from negwise.jobs.arms import Arm
 from negwise.jobs.crew import Cell, Watch, error_of, failed_for_good, work
 from negwise.jobs.training import Training
-from negwise.training.folder import RESULT, read_json, write_json
+from negwise.training.run_folder import RESULT, read_json, write_json
 
 CHOICE = "choice.json"
 RATES = (1 / 3, 1.0, 3.0)

@@ -24,8 +24,8 @@ from negwise.records import read_run
 from negwise.schedule import parse_rule
 from negwise.theory.estimate import Estimate
 from negwise.theory.reliability import MAX_K
-from negwise.training.folder import RESULT, read_json, write_json
-from negwise.training.holding import held
+from negwise.training.holding import lock_folder
+from negwise.training.run_folder import RESULT, read_json, write_json
 
 ESTIMATE, RESULTS, REPORT = "estimate.json", "results.json", "report.html"
 
@@ -85,7 +85,7 @@ def run(job: Job, out: str | Path, *, jobs: int | None = None, tell: Tell = prin
     each = len(RATES) + job.seeds - 1
     # What the estimate may add is not counted yet: a shorter run would be a shorter pilot, and a worse estimate.
     usual = 1 if not job.compare else 2 if job.schedule == "fixed" else 3
-    with held(folder, "job"):
+    with lock_folder(folder, "job"):
         made = set_up(folder, request, kind="run", cells=usual * each, pilot=True, asked=asked, jobs=jobs, tell=tell)
         found, pilot = _pilot(folder, made, job.lam, tell)
         arms, notes = arms_of(found, job.schedule, made.ceiling, compare=job.compare)
@@ -110,7 +110,7 @@ def sweep(asked: Sweep, out: str | Path, *, jobs: int | None = None, tell: Tell 
     check(request)
     rates = asked.learning_rate if isinstance(asked.learning_rate, tuple) else None
     cells = len(arms) * (asked.seeds - 1 + len(rates or (1,)))
-    with held(folder, "job"):
+    with lock_folder(folder, "job"):
         made = set_up(folder, request, kind="sweep", cells=cells, pilot=False, asked=arms, jobs=jobs, tell=tell)
         base = with_steps(made.training, made.plan.steps)
         grid = Grid(folder, arms, base, rates or (made.rate,), tuple(range(asked.seeds)))

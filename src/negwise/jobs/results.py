@@ -15,7 +15,7 @@ from negwise.jobs.crew import error_of
 from negwise.jobs.grid import Grid
 from negwise.theory.estimate import Estimate
 from negwise.theory.separation import separation
-from negwise.training.folder import RESULT, read_json
+from negwise.training.run_folder import RESULT, read_json
 
 BASE = "1"
 """The rule that the others are compared with."""

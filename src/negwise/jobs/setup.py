@@ -22,8 +22,8 @@ from negwise.jobs.plan import Pace, Plan, make_plan, seconds_of, spread
 from negwise.jobs.presets import Preset, preset
 from negwise.jobs.training import JOB, Training, check_count, check_rate
 from negwise.theory.effectiveness import check_lam
-from negwise.training.folder import changes, read_json, write_json
-from negwise.training.holding import can_write
+from negwise.training.holding import check_writable
+from negwise.training.run_folder import changes, read_json, write_json
 
 TIMED_STEPS, TIMED_K = {"cpu": 8, "cuda": 20}, 20
 """On a GPU more, since the first steps of each size compile and record."""
@@ -107,7 +107,7 @@ def set_up(
         threads, spent = int(found["plan"]["threads"]), float(found["plan"]["spent"])
         tell(f"{folder} has this job: going on with what is left of it.")
     else:
-        can_write(folder, "job")
+        check_writable(folder, "job")
         training, rate = _training(request, chosen, device, threads)
         pace = _pace(training, rate, tell)
         budget = request.get("budget")

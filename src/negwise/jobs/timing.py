@@ -12,7 +12,7 @@ from statistics import median
 from negwise.jobs.plan import Pace
 from negwise.jobs.training import Parts, Training, fit_parts, make_parts
 from negwise.records import read_run
-from negwise.training import Judged, evaluate, judged
+from negwise.training import EvaluationSplit, evaluate, judged
 
 
 def measure(training: Training, steps: int) -> Pace:
@@ -33,7 +33,7 @@ def _step(training: Training, parts: Parts, steps: int) -> float:
     return median(spent[len(spent) // 2 :])
 
 
-def _seconds(model: object, split: Judged) -> float:
+def _seconds(model: object, split: EvaluationSplit) -> float:
     began = time.perf_counter()
     evaluate(model, split)
     return time.perf_counter() - began

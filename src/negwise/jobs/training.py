@@ -23,8 +23,8 @@ from negwise.models.hyperparameters import BERT4REC_MAX_LENGTH
 from negwise.protocols import Query, Sampler
 from negwise.samplers import Exclusions, Impression, Lists, Pool, Uniform
 from negwise.schedule import parse_rule
-from negwise.training import Display, Enough, Judged, Order, Settings, fit, judged, load_weights
-from negwise.training.folder import read_json
+from negwise.training import Display, EpochOrder, EvaluationSplit, Settings, ShouldStop, fit, judged, load_weights
+from negwise.training.run_folder import read_json
 
 JOB = "job.json"
 """What a folder has that is a job's, and no run's."""
@@ -88,7 +88,7 @@ class Parts:
     model: Any
     sampler: Sampler
     examples: Any
-    hide: Callable[..., tuple[Query, Tensor]] | None = None
+    mask_items: Callable[..., tuple[Query, Tensor]] | None = None
 
 
 def train(
@@ -96,7 +96,7 @@ def train(
     out: str | Path,
     *,
     tensorboard: bool = False,
-    enough: Enough | None = None,
+    should_stop: ShouldStop | None = None,
     show: bool | Display = True,
     any_k: bool = False,
 ) -> dict[str, Any]:
@@ -115,7 +115,7 @@ def train(
     splits = judged(parts.task, training.queries)
     if not training.judge_training:
         del splits["train"]
-    return fit_parts(training, parts, out, splits=splits, tensorboard=tensorboard, enough=enough, show=show)
+    return fit_parts(training, parts, out, splits=splits, tensorboard=tensorboard, should_stop=should_stop, show=show)
 
 
 def check(training: Training) -> None:
@@ -152,9 +152,9 @@ def fit_parts(
     parts: Parts,
     out: str | Path,
     *,
-    splits: Mapping[str, Judged],
+    splits: Mapping[str, EvaluationSplit],
     tensorboard: bool = False,
-    enough: Enough | None = None,
+    should_stop: ShouldStop | None = None,
     show: bool | Display = True,
 ) -> dict[str, Any]:
     """`train` with parts that are made, judged on ``splits``."""
@@ -163,7 +163,7 @@ def fit_parts(
     epochs = paper.epochs if training.epochs is None else training.epochs
     steps = training.steps
     if steps is None:
-        steps = epochs * Order(len(parts.examples), batch_size, training.seed).steps_per_epoch
+        steps = epochs * EpochOrder(len(parts.examples), batch_size, training.seed).steps_per_epoch
     rate = paper.learning_rate if training.learning_rate is None else training.learning_rate
     settings = Settings(
         steps=steps,
@@ -187,10 +187,10 @@ def fit_parts(
         settings=settings,
         judged=splits,
         optimizer=lambda parameters: torch.optim.Adam(parameters, lr=rate, fused=_on_gpu(training.device)),
-        hide=parts.hide,
+        mask_items=parts.mask_items,
         config={"run": asked, "split": parts.task.split},
         data_digest=parts.task.digest,
-        enough=enough,
+        should_stop=should_stop,
         popularity=parts.task.popularity,
         show=show,
     )

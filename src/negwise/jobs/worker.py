@@ -96,9 +96,11 @@ def _train(request: Message, answer: Answer) -> Message:
     from negwise.jobs.training import Training, train
 
     pilot = request.get("pilot")
-    enough = None if pilot is None else lambda log: judge(log, **pilot).converged
+    should_stop = None if pilot is None else lambda log: judge(log, **pilot).converged
     # Whoever made the cell has settled how large a K may be.
-    return train(Training(**request["training"]), request["folder"], enough=enough, show=Telling(answer), any_k=True)
+    return train(
+        Training(**request["training"]), request["folder"], should_stop=should_stop, show=Telling(answer), any_k=True
+    )
 
 
 def _time(request: Message, answer: Answer) -> Message:  # noqa: ARG001

@@ -17,26 +17,26 @@ from negwise.errors import require
 
 require("torch", extra="train")
 
-from negwise.training.batches import Examples, Order
+from negwise.training.batches import EpochOrder, Examples
 from negwise.training.checkpoint import CheckpointError, load_weights
 from negwise.training.evaluate import evaluate
-from negwise.training.judging import FullRanking, Judged, Shown, judged, subset
-from negwise.training.loop import fit
+from negwise.training.trainer import fit
+from negwise.training.judging import EvaluationSplit, FullRanking, ImpressionRanking, judged, subset
 from negwise.training.progress import Display
-from negwise.training.run import Enough
+from negwise.training.run import ShouldStop
 from negwise.training.settings import Settings
 from negwise.training.stopping import Stopped
 
 __all__ = [
     "CheckpointError",
     "Display",
-    "Enough",
+    "EpochOrder",
+    "EvaluationSplit",
     "Examples",
     "FullRanking",
-    "Judged",
-    "Order",
+    "ImpressionRanking",
     "Settings",
-    "Shown",
+    "ShouldStop",
     "Stopped",
     "evaluate",
     "fit",

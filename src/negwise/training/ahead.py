@@ -14,7 +14,7 @@ from typing import Generic, Self, TypeVar
 T = TypeVar("T")
 
 
-class Ahead(Generic[T]):
+class Prefetcher(Generic[T]):
     """``get(step, k, then)`` is ``make(step, k)``; ``then`` is the K of the next step, None where it is not known."""
 
     def __init__(self, make: Callable[[int, float], T]) -> None:

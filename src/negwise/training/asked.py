@@ -40,7 +40,7 @@ class Distinct:
         return torch.searchsorted(self.ids, wanted) if self.places is None else self.places[wanted]
 
 
-class Asked:
+class StepInputs:
     """Work for `Step`. No dataclass: Fabric takes frozen ones apart on their way to ``forward``, and fails.
 
     ``candidates`` (U,) are the ids to encode; ``positives`` (B,), ``negatives`` (B, K) and, for a model that needs
@@ -66,7 +66,7 @@ class Asked:
     @classmethod
     def of(
         cls, query: Query, positives: Tensor, drawn: Negatives | Draw, model: Any, n_items: int, correct: bool = False
-    ) -> Asked:
+    ) -> StepInputs:
         """From ids to places; with ``correct`` the loss will be corrected by the sampler's ``log_q``."""
         if isinstance(drawn, Draw):
             return cls(query, positives, drawn)
@@ -107,7 +107,7 @@ class Asked:
             named |= {"negatives": drawn.ids, "mask": drawn.mask, "log_q": drawn.log_q}
         return {name: value for name, value in named.items() if value is not None}
 
-    def having(self, named: Mapping[str, Tensor], width: int | None = None) -> Asked:
+    def with_tensors(self, named: Mapping[str, Tensor], width: int | None = None) -> StepInputs:
         """The same with other `tensors`; ``width``: with room for so many negatives."""
         query = Query(named["items"], named["seen"], named["users"], named.get("positions"))
         if isinstance(self.negatives, Draw):
@@ -117,10 +117,10 @@ class Asked:
             )
         else:
             drawn = Negatives(named["negatives"], named["mask"], named.get("log_q"))
-        return Asked(query, named["positives"], drawn, named.get("candidates"), named["counted"], named["share"])
+        return StepInputs(query, named["positives"], drawn, named.get("candidates"), named["counted"], named["share"])
 
-    def map(self, change: Callable[[Tensor], Tensor]) -> Asked:
-        return self.having({name: change(value) for name, value in self.tensors().items()})
+    def map(self, change: Callable[[Tensor], Tensor]) -> StepInputs:
+        return self.with_tensors({name: change(value) for name, value in self.tensors().items()})
 
-    def to(self, device: torch.device) -> Asked:
+    def to(self, device: torch.device) -> StepInputs:
         return self.map(lambda part: part.to(device, non_blocking=True))

@@ -21,7 +21,7 @@ from negwise.errors import InputError
 from negwise.protocols import Query
 
 Ints = NDArray[np.int64]
-Hide = Callable[[Query, Key], tuple[Query, Tensor]]
+MaskItems = Callable[[Query, Key], tuple[Query, Tensor]]
 """Makes a cloze of sequences: the query with P of its items hidden (``positions``), and those items (P,)."""
 
 
@@ -34,7 +34,7 @@ class Examples(Protocol):
 
 
 @dataclass(frozen=True)
-class Order:
+class EpochOrder:
     """Every example once an epoch, in a new order each time, ``batch_size`` at a step; an epoch's last may be fewer."""
 
     examples: int
@@ -80,7 +80,7 @@ def share(rows: int, rank: int, world: int) -> slice:
     return slice(rows * rank // world, rows * (rank + 1) // world)
 
 
-def fetch(examples: Examples, rows: Ints, mine: slice, key: Key, hide: Hide | None) -> Batch:
+def fetch(examples: Examples, rows: Ints, mine: slice, key: Key, mask_items: MaskItems | None) -> Batch:
     """This rank's part of the global batch of examples ``rows``, at the step that ``key`` names, on the CPU.
 
     A rank without rows works on the first one, which does not count, so that all take part in every step. A query
@@ -90,8 +90,8 @@ def fetch(examples: Examples, rows: Ints, mine: slice, key: Key, hide: Hide | No
     taken = mine if counts else slice(0, 1)
     query, positives, groups = examples.batch(rows[taken])
     numbers = torch.arange(taken.start, taken.stop)
-    if hide is not None:
-        query, positives = hide(query, Key(key.seed, key.step, numbers))
+    if mask_items is not None:
+        query, positives = mask_items(query, Key(key.seed, key.step, numbers))
         assert query.positions is not None
         row, place = query.positions.unbind(1)
         numbers, groups = numbers[row] * query.items.shape[1] + place, groups[row]

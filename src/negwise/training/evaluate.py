@@ -18,14 +18,14 @@ from negwise import distributed, metrics
 from negwise.errors import InputError
 from negwise.training.asked import Distinct
 from negwise.training.batches import Ints, share
-from negwise.training.judging import Judged, Table
+from negwise.training.judging import EvaluationSplit, Table
 
 CHUNK_ITEMS = 1024
 
 
 def evaluate(
     model: Any,
-    split: Judged,
+    split: EvaluationSplit,
     *,
     cutoffs: Iterable[int] = (5, 10),
     autocast: Callable[[], AbstractContextManager[Any]] = nullcontext,
@@ -36,12 +36,12 @@ def evaluate(
     ``autocast`` is entered for encoding; ``between`` is called between chunks and may raise to end the evaluation.
     Every rank calls it as often, so that ranks may agree in it.
     """
-    return metrics.evaluate(standings(model, split, autocast=autocast, between=between), cutoffs)
+    return metrics.evaluate(rank_positives(model, split, autocast=autocast, between=between), cutoffs)
 
 
-def standings(
+def rank_positives(
     model: Any,
-    split: Judged,
+    split: EvaluationSplit,
     *,
     autocast: Callable[[], AbstractContextManager[Any]] = nullcontext,
     between: Callable[[], None] = lambda: None,
@@ -66,7 +66,7 @@ def _judging(model: Any) -> Iterator[None]:
 
 def asked(
     model: Any,
-    split: Judged,
+    split: EvaluationSplit,
     autocast: Callable[[], AbstractContextManager[Any]],
     between: Callable[[], None],
 ) -> Iterator[tuple[Tensor, Ints, Ints, Table]]:
@@ -102,7 +102,7 @@ def asked(
 
 def recommend(
     model: Any,
-    split: Judged,
+    split: EvaluationSplit,
     popularity: Ints,
     *,
     n: int = 10,

@@ -14,10 +14,10 @@ LOCK = ".lock"
 
 
 @contextmanager
-def held(folder: Path, what: str) -> Iterator[None]:
+def lock_folder(folder: Path, what: str) -> Iterator[None]:
     """The folder of a ``what`` ("run", "job") for as long as this process lives; nothing is left where nothing came."""
     new = not folder.exists()
-    can_write(folder, what)
+    check_writable(folder, what)
     lock = FileLock(folder / LOCK, timeout=0)
     try:
         lock.acquire()
@@ -32,7 +32,7 @@ def held(folder: Path, what: str) -> Iterator[None]:
         lock.release()
 
 
-def can_write(folder: Path, what: str) -> None:
+def check_writable(folder: Path, what: str) -> None:
     """Make the folder, or say why it cannot be one."""
     if folder.exists() and not folder.is_dir():
         raise InputError(f"{folder} is a file; expected a folder for the {what}, or a name that is free.")

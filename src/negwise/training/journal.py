@@ -8,8 +8,8 @@ from typing import Any, Self
 
 from negwise.metrics import MetricSummary
 from negwise.records import NAME, RunLog, read_run
-from negwise.training.folder import writing
 from negwise.training.progress import Display, Silent
+from negwise.training.run_folder import writing
 
 
 class Journal:

@@ -47,7 +47,7 @@ class Table:
         return self.vectors[self.distinct.at(ids)]
 
 
-class Judged(Protocol):
+class EvaluationSplit(Protocol):
     """A split to be evaluated. ``chosen`` has the example that asks each query."""
 
     @property
@@ -126,7 +126,7 @@ class FullRanking:
 
 
 @dataclass(frozen=True, eq=False)
-class Shown:
+class ImpressionRanking:
     """Each group once, among what was ``shown`` to it; ``labels`` stand beside ``shown.ids``, 1 for a positive."""
 
     examples: Examples
@@ -206,13 +206,15 @@ class Task(Protocol):
     def labels(self) -> NDArray[Any] | None: ...
 
 
-def judged(task: Task, most: int | None = None) -> dict[str, Judged]:
+def judged(task: Task, most: int | None = None) -> dict[str, EvaluationSplit]:
     """How to evaluate ``train``, ``val`` and ``test`` of ``task``: among what was shown where that is known, else by
     full ranking. Training is judged on a fixed subset as large as validation; ``most`` bounds all of them.
     """
     if most is not None and most < 2:
         raise InputError(f"queries: got {most}, expected 2 or more, as one has no standard error.")
-    whole: Mapping[str, Judged] = {name: _whole(task, getattr(task, name)) for name in ("train", "val", "test")}
+    whole: Mapping[str, EvaluationSplit] = {
+        name: _whole(task, getattr(task, name)) for name in ("train", "val", "test")
+    }
     size = {"train": len(whole["val"].chosen)}
     return {name: subset(split, min(size.get(name, 2**62), most or 2**62)) for name, split in whole.items()}
 
@@ -227,8 +229,8 @@ def subset(split: Any, size: int) -> Any:
     return replace(split, **changes)
 
 
-def _whole(task: Task, examples: SplitExamples) -> Judged:
+def _whole(task: Task, examples: SplitExamples) -> EvaluationSplit:
     if task.impressions is None or task.labels is None:
         return FullRanking(examples, np.arange(len(examples)), *examples.candidates, task.eval_exclusions)
     groups, chosen = np.unique(examples.groups, return_index=True)
-    return Shown(examples, chosen, groups, task.impressions, task.labels)
+    return ImpressionRanking(examples, chosen, groups, task.impressions, task.labels)

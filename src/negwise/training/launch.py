@@ -74,7 +74,7 @@ def fixed_threads(number: int) -> Iterator[None]:
         torch.set_num_threads(before)
 
 
-def settle_threads(asked: int | None, saved: int | None) -> int:
+def resolve_threads(asked: int | None, saved: int | None) -> int:
     """The number of threads of a run: the saved one, which nobody may ask to change."""
     if asked is not None and saved is not None and asked != saved:
         raise InputError(

@@ -23,21 +23,21 @@ from negwise.protocols import Draw, Negatives, Observation, OpenLoopRule, Planne
 from negwise.records import Run as Log
 from negwise.records import read_run
 from negwise.training import checkpoint
-from negwise.training.ahead import Ahead
-from negwise.training.asked import Asked
-from negwise.training.batches import Examples, Hide, Ints, Order, fetch, share
-from negwise.training.evaluate import recommend, standings
-from negwise.training.folder import RESULT, write_json
+from negwise.training.ahead import Prefetcher
+from negwise.training.asked import StepInputs
+from negwise.training.batches import EpochOrder, Examples, Ints, MaskItems, fetch, share
+from negwise.training.cuda_graphs import GraphedStep, pad_sizes
+from negwise.training.evaluate import rank_positives, recommend
 from negwise.training.journal import Journal
-from negwise.training.judging import Judged
+from negwise.training.judging import EvaluationSplit
 from negwise.training.launch import reseed
 from negwise.training.ranks import write_ranks
-from negwise.training.recorded import Recorded, padded
+from negwise.training.run_folder import RESULT, write_json
 from negwise.training.settings import Settings
-from negwise.training.step import TOTALS, draw, plan, totals
-from negwise.training.stopping import Stopped, Stopping
+from negwise.training.step import COUNTS, count, draw, plan
+from negwise.training.stopping import SignalGuard, Stopped
 
-Enough = Callable[[Log], bool]
+ShouldStop = Callable[[Log], bool]
 """Whether what is on record is enough, so that the run may end."""
 
 
@@ -68,30 +68,30 @@ class Run:
     lr_scale: Callable[[float], float] | None
     examples: Examples
     n_items: int
-    hide: Hide | None
+    mask_items: MaskItems | None
     sampler: Sampler
     rule: Rule
     settings: Settings
-    judged: Mapping[str, Judged]
+    judged: Mapping[str, EvaluationSplit]
     journal: Journal
-    stopping: Stopping
+    stopping: SignalGuard
     header: Mapping[str, Any]
     state: State
     graphs: bool = False  # steps are recorded once for each size, and replayed
-    enough: Enough | None = None
+    should_stop: ShouldStop | None = None
     popularity: Ints | None = None
 
     def __post_init__(self) -> None:
         self.began = time.monotonic()
-        self.order = Order(len(self.examples), self.settings.batch_size, self.settings.seed)
+        self.order = EpochOrder(len(self.examples), self.settings.batch_size, self.settings.seed)
         # Since the last record: sums of this rank's rows, and K asked at each step.
-        self.sums = torch.zeros(len(TOTALS), dtype=torch.float64, device=self.fabric.device)
+        self.sums = torch.zeros(len(COUNTS), dtype=torch.float64, device=self.fabric.device)
         self.asked: list[float] = []
         self.stop_agreed = False
-        self.learner: Callable[[Asked], Tensor] = lambda asked: self.learn(asked.to(self.fabric.device))
+        self.learner: Callable[[StepInputs], Tensor] = lambda asked: self.learn(asked.to(self.fabric.device))
         self.planner: Planner | None = None  # of negatives that the loss draws itself
         if self.graphs:
-            self.learner = Recorded(self.learn, self.fabric.device)
+            self.learner = GraphedStep(self.learn, self.fabric.device)
             by_id = isinstance(self.model, TableModel) and not self.settings.correct
             self.planner = self.sampler if by_id and isinstance(self.sampler, Planner) else None
         # A CPU has its hands full with the step itself; several ranks take turns to speak to each other. A sampler that
@@ -107,7 +107,7 @@ class Run:
         """All that is left of the run; returns its result."""
         self.model.train()
         try:
-            with Ahead(self.prepare) as self.ahead:
+            with Prefetcher(self.prepare) as self.ahead:
                 return self.work()
         finally:  # graphs and their memory go now, and not when garbage is next collected
             del self.learner, self.ahead
@@ -127,11 +127,11 @@ class Run:
 
     def ends_early(self) -> bool:
         """Right after an evaluation, where the log says so. Every rank reads the same log."""
-        if self.enough is None or self.state.evaluated != self.state.step:
+        if self.should_stop is None or self.state.evaluated != self.state.step:
             return False
         self.journal.sync()
         self.fabric.barrier()
-        return self.enough(read_run(self.out))
+        return self.should_stop(read_run(self.out))
 
     @property
     def must_stop(self) -> bool:
@@ -145,7 +145,7 @@ class Run:
         k, rule_state = self.rule.update(seen, state.rule)
         rows, asked = self.ahead.get(state.step, k, self.next_k(state.step, rule_state))
         counted = int(asked.counted)
-        total = rows if self.hide is None else distributed.total_rows(counted, fabric.device)
+        total = rows if self.mask_items is None else distributed.total_rows(counted, fabric.device)
         # DDP averages over ranks what should be the sum over all rows, over their number.
         asked.share.fill_(fabric.world_size / total if counted else 0.0)
         reseed(self.settings.seed, state.step, fabric.global_rank, fabric.device)
@@ -155,13 +155,13 @@ class Run:
         self.state = replace(state, step=state.step + 1, rule=rule_state, wins=0.0, pairs=0, val_auc=None)
         self.account(sums)
 
-    def learn(self, asked: Asked) -> Tensor:
-        """Loss, gradients and weights of a step whose work is on the device; what it counted, see `totals`."""
+    def learn(self, asked: StepInputs) -> Tensor:
+        """Loss, gradients and weights of a step whose work is on the device; what it counted, see `count`."""
         loss, wins, pairs = self.stepper(asked)
         self.optimizer.zero_grad()
         self.fabric.backward(loss.sum() * asked.share.to(loss.dtype))
         self.optimizer.step()
-        return totals(loss, wins, pairs, asked.counted)
+        return count(loss, wins, pairs, asked.counted)
 
     def next_k(self, step: int, rule_state: dict[str, Any]) -> float | None:
         """K of the step after ``step``, where it is known already and of use."""
@@ -169,18 +169,18 @@ class Run:
             return None
         return self.rule.update(Observation(step + 1, self.settings.steps), rule_state)[0]
 
-    def prepare(self, step: int, k: float) -> tuple[int, Asked]:
+    def prepare(self, step: int, k: float) -> tuple[int, StepInputs]:
         """How many rows the global batch of ``step`` has, and the work on this rank's part of them."""
         key, rows = Key(self.settings.seed, step), self.order.batch(step)
         mine = share(len(rows), self.fabric.global_rank, self.fabric.world_size)
-        batch = fetch(self.examples, rows, mine, key, self.hide)
+        batch = fetch(self.examples, rows, mine, key, self.mask_items)
         if self.planner is None:
             drawn: Negatives | Draw = draw(self.sampler, batch, k, key, self.fabric.device)
         else:
             drawn = plan(self.planner, batch, k, key)
-        asked = Asked.of(batch.query, batch.positives, drawn, self.model, self.n_items, self.settings.correct)
+        asked = StepInputs.of(batch.query, batch.positives, drawn, self.model, self.n_items, self.settings.correct)
         asked.counted.fill_(batch.counted)
-        return len(rows), padded(asked) if self.graphs else asked
+        return len(rows), pad_sizes(asked) if self.graphs else asked
 
     def scale_rates(self, step: int) -> None:
         if self.lr_scale is not None:
@@ -206,7 +206,7 @@ class Run:
         *sums, stops = distributed.total(torch.cat((self.sums, stop))).tolist()
         raise_late()  # now that the GPU was waited for
         self.stop_agreed = stops > 0
-        seen = dict(zip(TOTALS, sums, strict=True))
+        seen = dict(zip(COUNTS, sums, strict=True))
         loss, log_k1 = seen["loss"] / seen["queries"], seen["log_k1"] / seen["queries"]
         self.journal.step(
             {
@@ -243,7 +243,7 @@ class Run:
             self.agree()
             stop()
 
-        return standings(self.model, self.judged[name], autocast=self.fabric.autocast, between=between)
+        return rank_positives(self.model, self.judged[name], autocast=self.fabric.autocast, between=between)
 
     def recommend(self) -> dict[str, Any] | None:
         """What the model puts first on the test split, where popularity is known."""
@@ -333,4 +333,4 @@ class Run:
 
 
 def _named(sums: Tensor) -> dict[str, float]:
-    return dict(zip(TOTALS, sums.tolist(), strict=True))
+    return dict(zip(COUNTS, sums.tolist(), strict=True))

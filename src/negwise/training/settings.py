@@ -19,7 +19,7 @@ class Settings:
     ``eval_every``, ``save_every`` and ``log_every`` count steps; None evaluates 20 times, and saves where it
     evaluates. ``correct`` corrects the loss by the sampler's ``log_q``. ``threads`` None takes torch's number, and on
     resuming the one that the run began with. ``device``: "auto", "cpu" or "cuda". ``graphs``: on one GPU, a step is
-    recorded once for each of a few sizes and then replayed (`negwise.training.recorded`); None: where that is possible.
+    recorded once for each of a few sizes and then replayed (`negwise.training.cuda_graphs`); None: where possible.
     """
 
     steps: int

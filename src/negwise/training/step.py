@@ -15,13 +15,13 @@ from negwise.draws import Key
 from negwise.errors import InputError
 from negwise.losses.info_nce import info_nce
 from negwise.protocols import Draw, Negatives, Planner, Sampler
-from negwise.training.asked import Asked
+from negwise.training.asked import StepInputs
 from negwise.training.batches import Batch
 
 CPU = torch.device("cpu")
 
 
-class Step(nn.Module):
+class TrainingStep(nn.Module):
     """``asked -> (loss (B,), wins (B,), pairs (B,))``, all in one ``forward``, the one that Fabric and DDP see.
 
     Where negatives come with ``log_q`` the loss is corrected by it.
@@ -31,7 +31,7 @@ class Step(nn.Module):
         super().__init__()
         self.model: Any = model
 
-    def forward(self, asked: Asked) -> tuple[Tensor, Tensor, Tensor]:
+    def forward(self, asked: StepInputs) -> tuple[Tensor, Tensor, Tensor]:
         model, negatives = self.model, asked.negatives
         vectors = model.table if asked.candidates is None else model.encode_candidates(asked.candidates)  # (U, D)
 
@@ -44,13 +44,13 @@ class Step(nn.Module):
             named = {"ids": negatives.ids, "mask": negatives.mask, "log_q": negatives.log_q}
         sides = model.encode_queries(asked.query, item_vectors), item_vectors(asked.positives), vectors
         if asked.candidates is None:
-            sides = as_multiplied(*sides)
+            sides = in_autocast_dtype(*sides)
         result = info_nce(*sides, **named, reduction="none")
         assert result.wins is not None and result.pairs is not None
         return result.loss, result.wins, result.pairs
 
 
-def as_multiplied(query: Tensor, positive: Tensor, table: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+def in_autocast_dtype(query: Tensor, positive: Tensor, table: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """What scores are products of, in the dtype in which autocast multiplies by weights, which a table is one of."""
     kind = query.device.type
     if not torch.is_autocast_enabled(kind):
@@ -95,11 +95,11 @@ def reads_batch(sampler: Sampler) -> bool:
     return False
 
 
-TOTALS = ("loss", "log_k1", "wins", "pairs", "queries")
+COUNTS = ("loss", "log_k1", "wins", "pairs", "queries")
 
 
-def totals(loss: Tensor, wins: Tensor, pairs: Tensor, counted: Tensor) -> Tensor:
-    """Sums over rows (B,), as (5,) float64, in the order of `TOTALS`; they add up over steps and ranks.
+def count(loss: Tensor, wins: Tensor, pairs: Tensor, counted: Tensor) -> Tensor:
+    """Sums over rows (B,), as (5,) float64, in the order of `COUNTS`; they add up over steps and ranks.
 
     ``counted`` (): how many rows there are; where there are none, the row that stands in for them is left out.
     ``log_k1`` is the sum of log(K_b + 1): eq. 2 holds for each row with its own K_b, and so on average.

@@ -12,7 +12,7 @@ class Stopped(KeyboardInterrupt):
     """A run was stopped and saved. The message says how to go on."""
 
 
-class Stopping:
+class SignalGuard:
     """While it is open, the first SIGINT or SIGTERM sets ``asked``; a second SIGINT stops at once.
 
     Only the main thread may listen to signals; in another one it just never asks.

@@ -8,7 +8,7 @@ from negwise.draws import Key
 from negwise.models import build
 from negwise.protocols import Query
 from negwise.samplers import Impression, Lists, Pool, Popularity, Uniform
-from negwise.training.asked import Asked
+from negwise.training.asked import StepInputs
 from negwise.training.batches import fetch
 from negwise.training.step import draw, plan
 
@@ -87,9 +87,9 @@ def world(name):
     return texts(name).double(), data.train, Impression(lists), None
 
 
-def asked_for(parts, step, k, rows=10, correct=False, lazy=False):
-    model, examples, sampler, hide = parts
+def inputs_for(parts, step, k, rows=10, correct=False, lazy=False):
+    model, examples, sampler, mask_items = parts
     key = Key(5, step)
-    batch = fetch(examples, np.arange(step, step + rows) % len(examples), slice(0, rows), key, hide)
+    batch = fetch(examples, np.arange(step, step + rows) % len(examples), slice(0, rows), key, mask_items)
     drawn = plan(sampler, batch, k, key) if lazy else draw(sampler, batch, k, key)
-    return Asked.of(batch.query, batch.positives, drawn, model, N_ITEMS, correct)
+    return StepInputs.of(batch.query, batch.positives, drawn, model, N_ITEMS, correct)

@@ -1,6 +1,6 @@
 """A step that is recorded once for each size as a CUDA graph and then replayed, so that the GPU waits for no Python.
 
-A graph has fixed sizes and fixed places in memory. So sizes are rounded up to a few (`padded`), and what a step works
+A graph has fixed sizes and fixed places in memory. So sizes are round_up up to a few (`padded`), and what a step works
 on is copied to where its graph looks. K that changes at every step then costs a recording for each of a few sizes. The
 first step of a size runs as it is, which settles what must not happen while recording (memory of the optimizer,
 kernels to compile); the second one is recorded. P queries, K negatives each, U candidates.
@@ -19,7 +19,7 @@ from torch import Tensor, nn
 
 from negwise.errors import InputError
 from negwise.losses import fused
-from negwise.training.asked import Asked
+from negwise.training.asked import StepInputs
 
 Work = Callable[[], Tensor]
 Record = Callable[[Work], Work]
@@ -29,16 +29,16 @@ ROWS, COLUMNS = 4, 2
 """Sizes to an octave: of rows, where what is added costs work, and of K, where it is masked and costs little."""
 REPEATED = ("positions", "positives", "numbers", "owners", "allowed")
 """What has an entry for each query and is filled up with the first one's."""
-MOST = 64
+MAX_SIZES = 64
 """Sizes that are kept, each with memory of its own; what comes after them runs as it is."""
 SLOTS = 2
 """Places on the host for what is on its way: the next step's is written while this step's is still read."""
 
 
-def rounded(n: int, to_an_octave: int) -> int:
+def round_up(n: int, to_an_octave: int) -> int:
     """The smallest size that is not below ``n``: powers of two, and evenly spaced ones between them.
 
-    >>> [rounded(n, 2) for n in (1, 2, 3, 5, 7, 9, 100)]
+    >>> [round_up(n, 2) for n in (1, 2, 3, 5, 7, 9, 100)]
     [1, 2, 3, 6, 8, 12, 128]
     """
     if n <= to_an_octave:
@@ -47,18 +47,18 @@ def rounded(n: int, to_an_octave: int) -> int:
     return -(-n // step) * step
 
 
-def padded(asked: Asked) -> Asked:
+def pad_sizes(asked: StepInputs) -> StepInputs:
     """The same work in rounded sizes; what has them already is returned as it is.
 
     Queries that are read off sequences are filled up with the first one, which then has no negatives, hence no loss;
     negatives with masked ones; candidates with the first one, which nobody looks up there.
     """
     parts = asked.tensors()
-    width = rounded(asked.width, COLUMNS)
-    rows = rounded(len(asked.positives), ROWS) - len(asked.positives) if "positions" in parts else 0
+    width = round_up(asked.width, COLUMNS)
+    rows = round_up(len(asked.positives), ROWS) - len(asked.positives) if "positions" in parts else 0
     more = {name: rows for name in REPEATED if name in parts}
     if "candidates" in parts:
-        more["candidates"] = rounded(len(parts["candidates"]), ROWS) - len(parts["candidates"])
+        more["candidates"] = round_up(len(parts["candidates"]), ROWS) - len(parts["candidates"])
     if width == asked.width and not any(more.values()):
         return asked
     for name, number in more.items():
@@ -68,24 +68,26 @@ def padded(asked: Asked) -> Asked:
             parts[name] = F.pad(parts[name], (0, width - asked.width, 0, rows))
     if "counts" in parts:
         parts["counts"] = F.pad(parts["counts"], (0, rows))
-    return asked.having(parts, width)
+    return asked.with_tensors(parts, width)
 
 
-class Recorded:
+class GraphedStep:
     """``learn(asked)`` in rounded sizes, by what ``record`` makes of it; by default CUDA graphs on ``device``."""
 
-    def __init__(self, learn: Callable[[Asked], Tensor], device: torch.device, record: Record | None = None) -> None:
+    def __init__(
+        self, learn: Callable[[StepInputs], Tensor], device: torch.device, record: Record | None = None
+    ) -> None:
         self.learn, self.device = learn, device
         self.stream: Any = torch.cuda.Stream(device) if device.type == "cuda" else None  # type: ignore[no-untyped-call]
-        self.record = record or Graphs(self.stream)
+        self.record = record or GraphRecorder(self.stream)
         self.sizes: dict[Any, Size] = {}
 
-    def __call__(self, asked: Asked) -> Tensor:
-        asked = padded(asked)
+    def __call__(self, asked: StepInputs) -> Tensor:
+        asked = pad_sizes(asked)
         key = (asked.width, *((name, value.shape) for name, value in asked.tensors().items()))
         if key not in self.sizes:
             # A loss that the kernels cannot take waits for the GPU, which cannot be recorded.
-            if len(self.sizes) == MOST or len(asked.positives) * asked.width >= fused.PLACES:
+            if len(self.sizes) == MAX_SIZES or len(asked.positives) * asked.width >= fused.PLACES:
                 return self.learn(asked.to(self.device))
             self.sizes[key] = Size(asked, self.device)
         size = self.sizes[key]
@@ -99,7 +101,7 @@ class Recorded:
         before.wait_stream(self.stream)
         return found
 
-    def _do(self, size: Size, asked: Asked) -> Tensor:
+    def _do(self, size: Size, asked: StepInputs) -> Tensor:
         size.put(asked)
         size.uses += 1
         if size.uses == 1:
@@ -112,13 +114,13 @@ class Recorded:
 class Size:
     """One size: the memory its work lies in, and how to do it again."""
 
-    def __init__(self, like: Asked, device: torch.device) -> None:
+    def __init__(self, like: StepInputs, device: torch.device) -> None:
         self.asked = like.map(lambda part: torch.empty_like(part, device=device))
         self.uses = 0
         self.again: Work | None = None
         self.slots = [Slot(like) for _ in range(SLOTS)] if device.type == "cuda" else []
 
-    def put(self, asked: Asked) -> None:
+    def put(self, asked: StepInputs) -> None:
         if not self.slots:
             for name, value in asked.tensors().items():
                 self.asked.tensors()[name].copy_(value)
@@ -129,11 +131,11 @@ class Size:
 class Slot:
     """Memory that a GPU reads by itself, so that the host need not wait while it does."""
 
-    def __init__(self, like: Asked) -> None:
+    def __init__(self, like: StepInputs) -> None:
         self.asked = like.map(lambda part: torch.empty_like(part, pin_memory=True))
         self.read = torch.cuda.Event()  # type: ignore[no-untyped-call]
 
-    def send(self, asked: Asked, to: Asked) -> None:
+    def send(self, asked: StepInputs, to: StepInputs) -> None:
         self.read.synchronize()  # until what was here before has been read
         pinned, there = self.asked.tensors(), to.tensors()
         for name, value in asked.tensors().items():
@@ -142,7 +144,7 @@ class Slot:
         self.read.record()
 
 
-class Graphs:
+class GraphRecorder:
     """Records CUDA graphs that share their memory: they are replayed one after the other, never two at once."""
 
     def __init__(self, stream: Any) -> None:
@@ -153,7 +155,7 @@ class Graphs:
         graph = torch.cuda.CUDAGraph()
         # Another thread makes the next step meanwhile; what it does is no part of the recording.
         with (
-            nothing_collected(),
+            no_garbage_collection(),
             torch.cuda.graph(graph, pool=self.pool, stream=self.stream, capture_error_mode="thread_local"),
         ):
             found = work()
@@ -167,7 +169,7 @@ class Graphs:
 
 
 @contextmanager
-def nothing_collected() -> Iterator[None]:
+def no_garbage_collection() -> Iterator[None]:
     """No garbage is collected meanwhile: graphs of a run before may be in it, and to free one ends any recording."""
     was = gc.isenabled()
     gc.disable()
@@ -200,7 +202,7 @@ def obstacle_to_graphs(fabric: Any, model: nn.Module, optimizer: torch.optim.Opt
     return None if missing is None else f"{missing}, and a loss without them waits for the GPU"
 
 
-def settle_graphs(asked: bool | None, saved: bool | None) -> bool | None:
+def resolve_graphs(asked: bool | None, saved: bool | None) -> bool | None:
     """Whether to ask for graphs in a run that began with or without them (``saved``; None: it begins now)."""
     if saved is not None and asked is not None and asked != saved:
         began = "with graphs" if saved else "without graphs"

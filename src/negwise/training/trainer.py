@@ -13,18 +13,18 @@ from torch import nn
 from negwise.errors import require
 from negwise.protocols import Rule, Sampler
 from negwise.training import checkpoint
-from negwise.training.batches import Examples, Hide, Ints
-from negwise.training.folder import RESULT, check_config, fingerprint, read_json, write_config
-from negwise.training.holding import held
+from negwise.training.batches import Examples, Ints, MaskItems
+from negwise.training.cuda_graphs import resolve_graphs, use_graphs
+from negwise.training.holding import lock_folder
 from negwise.training.journal import Journal
-from negwise.training.judging import Judged
-from negwise.training.launch import fixed_threads, make_fabric, own_generators, settle_threads
+from negwise.training.judging import EvaluationSplit
+from negwise.training.launch import fixed_threads, make_fabric, own_generators, resolve_threads
 from negwise.training.progress import Display, Silent, display
-from negwise.training.recorded import settle_graphs, use_graphs
-from negwise.training.run import Enough, Run, State
+from negwise.training.run import Run, ShouldStop, State
+from negwise.training.run_folder import RESULT, check_config, fingerprint, read_json, write_config
 from negwise.training.settings import Settings
-from negwise.training.step import Step
-from negwise.training.stopping import Stopping
+from negwise.training.step import TrainingStep
+from negwise.training.stopping import SignalGuard
 
 MakeOptimizer = Callable[[Iterable[nn.Parameter]], torch.optim.Optimizer]
 
@@ -43,13 +43,13 @@ def fit(
     sampler: Sampler,
     rule: Rule,
     settings: Settings,
-    judged: Mapping[str, Judged] | None = None,
+    judged: Mapping[str, EvaluationSplit] | None = None,
     optimizer: MakeOptimizer = adam,
     lr_scale: Callable[[float], float] | None = None,
-    hide: Hide | None = None,
+    mask_items: MaskItems | None = None,
     config: Mapping[str, Any] | None = None,
     data_digest: str = "",
-    enough: Enough | None = None,
+    should_stop: ShouldStop | None = None,
     popularity: Ints | None = None,
     show: bool | Display = True,
 ) -> dict[str, Any]:
@@ -57,8 +57,8 @@ def fit(
 
     ``judged``: how to evaluate "train", "val" and "test" (`negwise.training.judged`); the first two at each evaluation,
     test once, with the weights of the step whose validation AUC was best. ``lr_scale(fraction)`` scales the learning
-    rates, fraction = step / (steps - 1). ``hide`` makes a cloze of the examples. ``config``, plain JSON, and
-    ``data_digest`` say what the parts are made of: a run does not go on with other ones. ``enough(log)`` looks at the
+    rates, fraction = step / (steps - 1). ``mask_items`` makes a cloze of the examples. ``config``, plain JSON, and
+    ``data_digest`` say what the parts are made of: a run does not go on with others. ``should_stop(log)`` looks at the
     log after each evaluation and may end the run there; it must follow from the log alone, so that a resumed run ends
     at the same step. ``popularity`` (n_items,), counts in training, adds to the result what the model recommends.
     ``show`` may be a display of one's own. Returns what ``result.json`` has; ``model`` ends with the weights of the
@@ -82,18 +82,18 @@ def fit(
         checkpoint.load_weights(model, checkpoint.read(folder, result["steps"]).folder)
         return result
     fabric = make_fabric(settings.device, settings.precision)
-    with held(folder, "run") if fabric.global_rank == 0 else nullcontext():
+    with lock_folder(folder, "run") if fabric.global_rank == 0 else nullcontext():
         found = checkpoint.latest(folder)
-        threads = settle_threads(settings.threads, None if found is None else found.state["threads"])
+        threads = resolve_threads(settings.threads, None if found is None else found.state["threads"])
         header: dict[str, Any] = {"config": fingerprint(whole), "threads": threads}
-        stepper, tuned = fabric.setup(Step(model), tuner)
+        stepper, tuned = fabric.setup(TrainingStep(model), tuner)
         rates = [group["lr"] for group in tuner.param_groups]
         state = State(rule=rule.init())
         if found is not None:
             checkpoint.restore(found, header["config"], model, tuner)
             state = State(**found.state["state"])
         had = None if found is None else bool(found.state.get("graphs", settings.graphs))
-        graphs = use_graphs(settle_graphs(settings.graphs, had), fabric, model, tuner, moving=lr_scale is not None)
+        graphs = use_graphs(resolve_graphs(settings.graphs, had), fabric, model, tuner, moving=lr_scale is not None)
         header["graphs"] = graphs
         fabric.barrier()  # every rank has looked at the folder before one of them writes there
         first = fabric.global_rank == 0
@@ -106,12 +106,12 @@ def fit(
         with (
             fixed_threads(threads),
             own_generators(fabric.device),
-            Stopping() as stopping,
+            SignalGuard() as stopping,
             Journal(folder, state.step, shown, settings.tensorboard, keep=first) as journal,
         ):
             run = Run(
-                folder, fabric, model, stepper, tuned, rates, lr_scale, examples, n_items, hide, sampler, rule,
-                settings, judged, journal, stopping, header, state, graphs, enough, popularity,
+                folder, fabric, model, stepper, tuned, rates, lr_scale, examples, n_items, mask_items, sampler, rule,
+                settings, judged, journal, stopping, header, state, graphs, should_stop, popularity,
             )  # fmt: skip
             return run.go()
 

@@ -3,24 +3,24 @@
 import numpy as np
 import pytest
 import torch
-from recorded_world import MODELS, N_ITEMS, asked_for, bert4rec, nrms, world
+from graph_world import MODELS, N_ITEMS, bert4rec, inputs_for, nrms, world
 
 from negwise.protocols import TableModel
 from negwise.schedule import AnsK
-from negwise.training.recorded import REPEATED, Recorded, padded, rounded
-from negwise.training.step import Step, totals
+from negwise.training.cuda_graphs import REPEATED, GraphedStep, pad_sizes, round_up
+from negwise.training.step import TrainingStep, count
 
 CPU = torch.device("cpu")
 
 
 @pytest.mark.parametrize("to_an_octave", [2, 4])
 def test_sizes_are_few_and_never_too_small(to_an_octave):
-    sizes = [rounded(n, to_an_octave) for n in range(1, 5000)]
+    sizes = [round_up(n, to_an_octave) for n in range(1, 5000)]
     assert all(n <= size < n * (1 + 1 / to_an_octave) + 1 for n, size in enumerate(sizes, 1))
     assert sizes == sorted(sizes)
-    assert {rounded(size, to_an_octave) for size in sizes} == set(sizes)
+    assert {round_up(size, to_an_octave) for size in sizes} == set(sizes)
     assert len(set(sizes)) <= to_an_octave * 13
-    assert rounded(0, to_an_octave) == 0
+    assert round_up(0, to_an_octave) == 0
 
 
 def test_the_table_of_bert4rec_is_what_it_encodes():
@@ -33,18 +33,18 @@ def test_the_table_of_bert4rec_is_what_it_encodes():
 @pytest.mark.parametrize("k", [1, 3.5, 5, 9])
 def test_padding_changes_nothing_but_sizes(name, lazy, k):
     parts = world(name)
-    step = Step(parts[0])
+    step = TrainingStep(parts[0])
     found = []
-    own = asked_for(parts, 0, k, correct=name == "bert4rec", lazy=lazy)
-    for asked in (own, padded(own)):
+    own = inputs_for(parts, 0, k, correct=name == "bert4rec", lazy=lazy)
+    for asked in (own, pad_sizes(own)):
         parts[0].zero_grad()
         loss, wins, pairs = step(asked)
         (loss.sum() * asked.share).backward()
-        sums = totals(loss, wins, pairs, asked.counted)
+        sums = count(loss, wins, pairs, asked.counted)
         found.append([sums, *(weight.grad.clone() for weight in parts[0].parameters())])
     for ours, theirs in zip(*found, strict=True):
         torch.testing.assert_close(ours, theirs, rtol=1e-12, atol=1e-14)
-    sizes = [{n: tuple(value.shape) for n, value in each.tensors().items()} for each in (own, padded(own))]
+    sizes = [{n: tuple(value.shape) for n, value in each.tensors().items()} for each in (own, pad_sizes(own))]
     assert sizes[0].keys() == sizes[1].keys()
     changed = {n for n in sizes[0] if sizes[0][n] != sizes[1][n]}
     assert changed <= {"negatives", "mask", "log_q", "counts", *REPEATED, "candidates"}
@@ -53,16 +53,16 @@ def test_padding_changes_nothing_but_sizes(name, lazy, k):
 
 @pytest.mark.parametrize("name", MODELS)
 def test_what_is_padded_stays_as_it_is(name):
-    once = padded(asked_for(world(name), 0, 5))
-    assert padded(once) is once
+    once = pad_sizes(inputs_for(world(name), 0, 5))
+    assert pad_sizes(once) is once
 
 
 def test_a_padded_size_is_really_larger():
     """So that the test above compares what it means to."""
-    reads = [len(asked_for(world("bert4rec"), step, 5).positives) for step in range(20)]
-    assert any(rounded(n, 4) > n for n in reads)
-    asked = asked_for(world("nrms"), 0, 5)
-    assert rounded(asked.negatives.ids.shape[1], 2) == 6 and rounded(len(asked.candidates), 4) > len(asked.candidates)
+    reads = [len(inputs_for(world("bert4rec"), step, 5).positives) for step in range(20)]
+    assert any(round_up(n, 4) > n for n in reads)
+    asked = inputs_for(world("nrms"), 0, 5)
+    assert round_up(asked.negatives.ids.shape[1], 2) == 6 and round_up(len(asked.candidates), 4) > len(asked.candidates)
 
 
 @pytest.mark.parametrize(("name", "lazy"), [("bert4rec", True), *((name, False) for name in MODELS)])
@@ -72,14 +72,14 @@ def test_one_recording_for_each_size_over_a_schedule(name, lazy):
     ends = []
     for recorded in (False, True):
         parts = world(name)
-        step, adam = Step(parts[0]), torch.optim.Adam(parts[0].parameters(), 0.01)
+        step, adam = TrainingStep(parts[0]), torch.optim.Adam(parts[0].parameters(), 0.01)
 
         def learn(asked, step=step, adam=adam):
             loss, wins, pairs = step(asked)
             adam.zero_grad()
             (loss.sum() * asked.share).backward()
             adam.step()
-            return totals(loss, wins, pairs, asked.counted)
+            return count(loss, wins, pairs, asked.counted)
 
         made = []
 
@@ -87,11 +87,11 @@ def test_one_recording_for_each_size_over_a_schedule(name, lazy):
             made.append(work)
             return work
 
-        learner = Recorded(learn, CPU, record) if recorded else learn
-        asked = (asked_for(parts, n, rule(n / (steps - 1)), lazy=lazy and recorded) for n in range(steps))
+        learner = GraphedStep(learn, CPU, record) if recorded else learn
+        asked = (inputs_for(parts, n, rule(n / (steps - 1)), lazy=lazy and recorded) for n in range(steps))
         sums = [learner(each) for each in asked]
         ends.append((torch.stack(sums), [weight.detach().clone() for weight in parts[0].parameters()]))
-    columns = {rounded(int(np.ceil(rule(n / (steps - 1)))), 2) for n in range(steps)}
+    columns = {round_up(int(np.ceil(rule(n / (steps - 1)))), 2) for n in range(steps)}
     assert len(columns) > 5  # K did move through sizes
     assert 0 < len(made) <= len(learner.sizes)
     rows = {dict(key[1:])["positives"][0] for key in learner.sizes}
@@ -104,10 +104,10 @@ def test_one_recording_for_each_size_over_a_schedule(name, lazy):
 
 
 def test_sizes_beyond_so_many_run_as_they_are(monkeypatch):
-    monkeypatch.setattr("negwise.training.recorded.MOST", 3)
+    monkeypatch.setattr("negwise.training.cuda_graphs.MAX_SIZES", 3)
     done = []
-    learner = Recorded(lambda asked: done.append(asked.width) or torch.zeros(()), CPU, lambda work: work)
+    learner = GraphedStep(lambda asked: done.append(asked.width) or torch.zeros(()), CPU, lambda work: work)
     parts = world("bert4rec")
     for k in (1, 2, 4, 8, 16, 1, 16):
-        learner(asked_for(parts, 0, k))
+        learner(inputs_for(parts, 0, k))
     assert len(learner.sizes) == 3 and done == [1, 2, 4, 8, 16, 1, 16]
