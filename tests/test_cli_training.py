@@ -102,7 +102,7 @@ def test_a_trained_model_loads_in_two_lines(negwise, pairs, tmp_path):
     [
         (["--model", "nrsm"], "expected one of"),
         (["--model", "siamese-cnn", "--k", "many"], "cannot read K"),
-        (["--model", "bert4rec"], "serves pairs"),
+        (["--model", "bert4rec"], "supports pairs"),
         (["--model", "bert4rec", "--data", "clicks"], "learns from sequences"),
         (["--model", "siamese-cnn", "--split", "moon"], "expected one of random, folders"),
         (["--model", "siamese-cnn", "--k", "0"], "k: got 0, expected more than 0"),

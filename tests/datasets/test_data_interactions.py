@@ -262,12 +262,12 @@ def test_a_bad_row_names_its_line(text, words, tmp_path):
         ("user,item,time\n", "without a single row"),
         ("user,item\ra,b\r", "line 1: not a header"),
         ('{"user": 1, "item": 2}\n', "as JSON lines. Write them as CSV or Parquet"),
-        ('[{"left": "a", "right": "b"}]\n', "an object a line. Type: jq"),
-        ("1,2,3.5,99\n", "Put such names into the header"),
+        ('[{"left": "a", "right": "b"}]\n', "one object per line. Type: jq"),
+        ("1,2,3.5,99\n", "Use such names in the header"),
         ("colour,shape\nred,round\n", "neither interactions"),
         ("1\tU2\t11/11/2019 1:00:00 AM\tN1\tN2-1\n", "Pass its folder"),
         ("user,item,impression\na,b,c\n", "label"),
-        ("user,user_id,item\na,b,c\n", "user may be any of user, user_id"),
+        ("user,user_id,item\na,b,c\n", "user could be any of user, user_id"),
     ],
 )
 def test_what_cannot_be_told_is_an_error(text, words, tmp_path):
@@ -288,7 +288,7 @@ def test_blank_lines_before_the_header_are_no_header(tmp_path):
 def test_every_line_that_an_open_quote_takes_is_a_bad_row(tmp_path):
     path = tmp_path / "data.csv"
     path.write_text('user,item\na,b\nc,"d\ne,f\n\ng,h\n')
-    with pytest.raises(InputError, match=r"line 3: .*began in line 3: is a quote left open.*--skip-bad 4 "):
+    with pytest.raises(InputError, match=r"line 3: .*began in line 3: is a quote not closed.*--skip-bad 4 "):
         read(path, skip_bad=1, cache=tmp_path / "cache")
     found = read(path, skip_bad=4, cache=tmp_path / "cache").problems
     assert [problem.where for problem in found] == ["line 3", "line 4", "line 5", "line 6"]
@@ -335,7 +335,7 @@ def test_a_damaged_parquet_file_is_an_error(tmp_path):
     pq.write_table(pa.table({"user": list(range(9999)), "item": list(range(9999))}), path, compression="gzip")
     whole = path.read_bytes()
     path.write_bytes(whole[:300] + bytes(300) + whole[600:])
-    with pytest.raises(InputError, match=r"log.parquet, after row 0: cannot be read on.*whole"):
+    with pytest.raises(InputError, match=r"log.parquet, after row 0: reading failed.*complete"):
         read(path, cache=tmp_path / "cache")
     path.write_bytes(whole[:-5])
     with pytest.raises(InputError, match=r"log.parquet: cannot be read as Parquet"):
@@ -346,7 +346,7 @@ def test_a_damaged_parquet_file_is_an_error(tmp_path):
 def test_a_truncated_archive_is_an_error(ending, tmp_path):
     path = compress(write("dat", tmp_path), ending)
     path.write_bytes(path.read_bytes()[:-20])
-    with pytest.raises(InputError, match="whole"):
+    with pytest.raises(InputError, match="complete"):
         read(path, cache=tmp_path / "cache")
 
 
@@ -379,7 +379,9 @@ def test_users_with_one_item_are_told_of(tmp_path):
 def test_days_as_numbers_are_refused(tmp_path):
     path = tmp_path / "log.csv"
     path.write_text("user,item,time\na,1,20191112\nb,2,20191113\n")
-    with pytest.raises(InputError, match=r"every time reads as a day, the last 20191113.*Write days as 2019-11-13"):
+    with pytest.raises(
+        InputError, match=r"every time looks like a day \(the last: 20191113\).*Write days as 2019-11-13"
+    ):
         read(path, cache=tmp_path / "cache")
     path.write_text("user,item,time\na,1,20191112\nb,2,20191399\n")  # no day, so seconds since some beginning
     assert read(path, cache=tmp_path / "cache").tables["interactions"]["time"].to_pylist()[1] == 20191399000

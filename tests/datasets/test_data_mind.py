@@ -153,7 +153,7 @@ def test_a_sample_without_enough_days_says_what_to_type(tmp_path):
         ("behaviors.tsv", "1\tU1\t11/11/2019 1:00:00 AM\tN1\t\n", "nothing was shown"),
         ("behaviors.tsv", "1\tU1\t11/11/2019 1:00:00 AM\tN1\tN2 N3-1\n", "news 'N3-1' is not in news.tsv"),
         ("news.tsv", "N777\tnews\n", "2 cells, expected the 8"),
-        ("news.tsv", "N3\tc\ts\tanother title\t\t\t[]\t[]\n", "news 'N3' stands in the file twice"),
+        ("news.tsv", "N3\tc\ts\tanother title\t\t\t[]\t[]\n", "news 'N3' is in the file twice"),
     ],
 )
 def test_a_bad_row_names_its_file_and_line(file, text, words, tmp_path):
@@ -226,4 +226,4 @@ def test_held_out_news_near_training_is_left_out_and_counted(tmp_path):
     write_mind(tmp_path / "MIND" / "dev", [*news, near], rows)
     task = prepare(read(tmp_path / "MIND", cache=tmp_path / "cache"), task="pairs")
     assert len(task.val) == len(plain.val)
-    assert task.notes == ("1 held-out documents are near one of an earlier split: left out",)
+    assert task.notes == ("1 held-out pairs are near one of an earlier split and were left out",)

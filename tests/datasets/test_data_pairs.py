@@ -235,14 +235,14 @@ def test_given_negatives_stay_within_their_split(messy):
         found_any += len(mine)
     assert found_any > 10
     assert any(given[title] & own[title] for title in given)  # there was one to leave out
-    assert any("given negatives are right sides of their own left side" in note for note in task.notes)
-    assert any("given negatives lie in another split" in note for note in task.notes)
+    assert any("given negatives are right texts of the same left text" in note for note in task.notes)
+    assert any("given negatives are in another split" in note for note in task.notes)
 
 
 def test_too_few_bodies_to_split(tmp_path):
     path = tmp_path / "pairs.jsonl"
     path.write_text("".join(f'{{"left": "title {n}", "right": "one and the same body"}}\n' for n in range(30)))
-    with pytest.raises(InputError, match=r"30 pairs, whose bodies form 1 groups of near-equal ones; .* 3 or more"):
+    with pytest.raises(InputError, match=r"30 pairs, which form 1 groups of near-equal texts; .* 3 or more"):
         prepare(read(path, cache=tmp_path / "cache"))
 
 

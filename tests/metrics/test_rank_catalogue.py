@@ -95,9 +95,9 @@ def test_a_nan_names_its_row(as_tensor):
         ({"positives": np.zeros(3, int)}, "one item for each of the 37 rows"),
         ({"positives": np.zeros(ROWS)}, "positives must be item ids"),
         ({"excluded": np.array([-1])}, "excluded must be item ids"),
-        ({"excluded": np.array([1])}, "come together"),
-        ({"excluded": np.array([1]), "excluded_offsets": [0, 1]}, "38 whole numbers"),
-        ({"excluded": np.array([1]), "excluded_offsets": np.zeros(ROWS + 1, int)}, "rise from 0 to 1"),
+        ({"excluded": np.array([1])}, "go together"),
+        ({"excluded": np.array([1]), "excluded_offsets": [0, 1]}, "38 non-decreasing whole numbers"),
+        ({"excluded": np.array([1]), "excluded_offsets": np.zeros(ROWS + 1, int)}, "numbers from 0 to 1"),
     ],
 )
 def test_bad_input_is_refused(change, message):

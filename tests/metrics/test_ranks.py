@@ -78,8 +78,8 @@ def test_nothing_to_rank():
     [
         ([1, 2.0, np.nan, 3], [1, 0, 1, 0], [0, 2, 4], "candidate 0 of query 1 is NaN"),
         ([1, 2.0, np.nan], [1, 0, 1], [0, 2, 2, 3], "candidate 0 of query 2 is NaN"),
-        ([[1.0, 2.0]], [1, 0], [0, 2], r"scores must be flat.*shape \(1, 2\)"),
-        (["a", "b"], [1, 0], [0, 2], "scores must be flat real numbers"),
+        ([[1.0, 2.0]], [1, 0], [0, 2], r"scores must be real numbers.*shape \(1, 2\)"),
+        (["a", "b"], [1, 0], [0, 2], "scores must be real numbers"),
         ([1.0, 2.0], [1], [0, 2], r"each of the 2 scores.*shape \(1,\)"),
         ([1.0, 2.0], [2, 0], [0, 2], "labels must be 0 or 1; got"),
         ([1.0, 2.0], [0.5, 0], [0, 2], "labels must be 0 or 1; got"),

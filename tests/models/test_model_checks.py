@@ -9,7 +9,7 @@ from negwise.errors import InputError
 from negwise.models import build
 
 WHOLE = "expected a whole number, 1 or more"
-SHARE = "expected a share from 0 to 1"
+SHARE = "expected a probability from 0 to 1"
 
 
 @pytest.mark.parametrize(
@@ -68,7 +68,7 @@ def test_tables_are_of_the_same_items(name, short, message):
 
 def test_what_makes_no_table_is_refused():
     for rows in ([[1, 2], [3]], np.array([["a", "b"]])):
-        with pytest.raises(InputError, match=r"title is a .* that makes no array, expected numbers of words"):
+        with pytest.raises(InputError, match=r"title is a .* that cannot become an array, expected token ids"):
             build("nrms", content() | {"title": rows})
 
 

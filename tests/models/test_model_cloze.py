@@ -131,7 +131,7 @@ def test_negatives_of_the_same_key_have_other_words():
 
 def test_what_cannot_be_is_refused():
     items, mask = sequences()
-    with pytest.raises(InputError, match=r"rate=1\.5, expected a share from 0 to 1"):
+    with pytest.raises(InputError, match=r"rate=1\.5, expected a probability from 0 to 1"):
         mask_sequence(items, mask, 1.5, Key(0, 0))
     with pytest.raises(InputError, match="last_rate=-1, expected"):
         mask_sequence(items, mask, 0.2, Key(0, 0), last_rate=-1)

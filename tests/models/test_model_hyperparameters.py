@@ -148,17 +148,17 @@ def test_categories_are_counted_where_nobody_says():
 @pytest.mark.parametrize(
     ("field", "value", "message"),
     [
-        ("title", np.zeros((4, 3)), r"title is torch.float64 of shape \(4, 3\), expected numbers of words"),
+        ("title", np.zeros((4, 3)), r"title is torch.float64 of shape \(4, 3\), expected token ids"),
         ("title", np.zeros(4, int), r"title is torch.int64 of shape \(4,\)"),
         (
             "title",
             np.full((4, 3), 60),
-            r"title has numbers of words 60..60, expected 0 \(padding\) to n_words - 1 = 59",
+            r"title has token ids 60..60, expected 0 \(padding\) to n_words - 1 = 59",
         ),
-        ("title", np.full((4, 3), -1), r"title has numbers of words -1..-1"),
+        ("title", np.full((4, 3), -1), r"title has token ids -1..-1"),
         ("title", np.array([[1, 2, 0], [1, 0, 2]]), r"title: item 1 has padding \(0\) before a word"),
         ("category", np.zeros((4, 1), int), r"category is torch.int64 of shape \(4, 1\), expected integers"),
-        ("category", np.full(4, 9), r"category has numbers 9..9, expected 0 to 4"),
+        ("category", np.full(4, 9), r"category has ids 9..9, expected 0 to 4"),
         (
             "vectors",
             np.zeros((3, 5)),

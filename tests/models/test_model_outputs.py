@@ -204,13 +204,13 @@ def test_histories_without_places_are_empty_ones():
 
 
 def test_a_text_query_has_one_place():
-    with pytest.raises(InputError, match="5 places, expected 1"):
+    with pytest.raises(InputError, match="5 positions, expected 1"):
         run(make("siamese-cnn"), histories())
 
 
 def test_a_sequence_longer_than_the_model_is_refused():
     query = histories()
-    with pytest.raises(InputError, match="5 places, expected at most max_len=4"):
+    with pytest.raises(InputError, match="5 positions, expected at most max_len=4"):
         run(make("bert4rec", max_len=4), query)
     assert run(make("bert4rec", max_len=5), query)[1].shape == (6, 8)
 

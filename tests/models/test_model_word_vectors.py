@@ -48,13 +48,13 @@ def test_an_array_beside_its_words(tmp_path, name):
     names.write_text("\n".join(row[0] for row in rows) + "\n")
     check(load_vectors(tmp_path / name, VOCABULARY))
     moved = names.rename(tmp_path / "elsewhere.txt")
-    with pytest.raises(InputError, match=r"there is no some.*words.txt; pass words=PATH"):
+    with pytest.raises(InputError, match=r"folder has no some.*words.txt; pass words=PATH"):
         load_vectors(tmp_path / name, VOCABULARY)
     check(load_vectors(tmp_path / name, VOCABULARY, words=moved))
     moved.write_text("the\n")
     with pytest.raises(
         InputError,
-        match=r"float32 of shape \(5, 3\), expected numbers, a row for each of the 1 words in .*elsewhere.txt",
+        match=r"float32 of shape \(5, 3\), expected numbers, one row for each of the 1 words in .*elsewhere.txt",
     ):
         load_vectors(tmp_path / name, VOCABULARY, words=moved)
 
@@ -92,8 +92,8 @@ def test_bad_files_are_refused(tmp_path, text, message):
         ("the 1 2 3\nCat 1 2 3 4\n", r"line 2: expected a word and 3 numbers, got 'Cat 1 2 3 4'"),
         ("2 4\nthe 1 2 3\nCat 1 2 3\n", r"line 2: expected a word and 4 numbers, got 'the 1 2 3'"),
         ("2 2\nthe 1 2 3\nCat 1 2 3\n", r"line 2: expected a word and 2 numbers, got 'the 1 2 3'"),
-        ("7 3\nthe 1 2 3\nCat 1 2 3\n", r"has 2 rows, but its first line says 7: is it cut\?"),
-        ("the\t1\t2\n", r"are the numbers of a line separated by single spaces\?"),
+        ("7 3\nthe 1 2 3\nCat 1 2 3\n", r"has 2 rows, but its first line says 7: is the file complete\?"),
+        ("the\t1\t2\n", r"single spaces separate the numbers of a line"),
     ],
     ids=["long line", "header too wide", "header too narrow", "cut file", "tabs"],
 )
@@ -126,7 +126,7 @@ def test_a_fasttext_file_ends_its_lines_with_a_space(tmp_path):
 )
 def test_what_is_no_text_is_refused(tmp_path, name, data):
     (tmp_path / name).write_bytes(data)
-    with pytest.raises(InputError, match=r"expected lines of text in UTF-8, plain or packed in a whole .gz"):
+    with pytest.raises(InputError, match=r"expected lines of UTF-8 text, plain or in a complete .gz"):
         load_vectors(tmp_path / name, VOCABULARY)
 
 
@@ -141,10 +141,10 @@ def test_arrays_that_cannot_be_are_refused(tmp_path):
         with pytest.raises(InputError, match=message):
             load_vectors(path, VOCABULARY)
     path.write_bytes(b"junk")
-    with pytest.raises(InputError, match=r"no array of numbers; make one with numpy.save"):
+    with pytest.raises(InputError, match=r"not an array of numbers; write one with numpy.save"):
         load_vectors(path, VOCABULARY)
     np.save(path, np.ones((2, 2)))
-    with pytest.raises(InputError, match=r"none.txt: there is no such file of words"):
+    with pytest.raises(InputError, match=r"none.txt: no such file of words"):
         load_vectors(path, VOCABULARY, words=tmp_path / "none.txt")
     (tmp_path / "v.txt").write_text(GLOVE)
     with pytest.raises(InputError, match=r"goes with an array .npy; .* leave words out"):
@@ -184,7 +184,7 @@ def test_a_short_line_is_refused_not_read_as_another_word(tmp_path):
 
 
 def test_no_file(tmp_path):
-    with pytest.raises(InputError, match="no such file of vectors"):
+    with pytest.raises(InputError, match="no such file of word vectors"):
         load_vectors(tmp_path / "v.txt", VOCABULARY)
 
 

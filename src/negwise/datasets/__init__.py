@@ -1,10 +1,10 @@
-"""Data: what is in a folder, a file or a default, and the examples, splits and lists that training needs.
+"""Data sets: read a folder, a file or embedded data, split it, and make the examples that training needs.
 
-    source = read("MINDsmall")                   # read once, then memory-mapped
-    task = prepare(source, split="time")         # examples, lists of negatives, token tables
+    source = read("MINDsmall")                   # parsed once, then memory-mapped
+    task = prepare(source, split="time")         # examples, exclusions, token tables
     query, positives, groups = task.train.batch([0, 1, 2])
 
-Nothing here knows of K, of a model or of a loss; torch is loaded when the first batch is made.
+This package does not depend on K, models or losses. It imports torch when the first batch is made.
 """
 
 from __future__ import annotations

@@ -1,12 +1,12 @@
-r"""``clicks``: a simulated world whose click probabilities, and so whose label separation, are known.
+r"""``clicks``: simulated impressions with known click probabilities, and therefore a known label separation.
 
 User u and item i have vectors; their affinity is :math:`s_{ui} = \langle x_u, y_i \rangle` with :math:`|x_u| = 1` and
-:math:`y_i \sim N(0, I)`, so that a user's affinities are standard normal. A shown item is clicked where
+:math:`y_i \sim N(0, I)`, so that the affinities of a user are standard normal. A shown item is clicked if
 
 .. math:: s_{ui} + \sigma_u \varepsilon > c, \qquad p_{ui} = P(\text{click}) = 1 - F\bigl((c - s_{ui}) / \sigma_u\bigr)
 
-with noise of distribution F. No scorer beats the affinity itself, so its AUC against the clicks is the quality of
-the labels. U users, I items, N impressions of S shown items.
+with noise of distribution F. No scorer beats the affinity itself, so the AUC of the affinity is the quality of the
+labels. U users, I items, N impressions of S shown items.
 """
 
 from __future__ import annotations
@@ -35,20 +35,20 @@ SHAPES: dict[str, Callable[[Floats], Floats]] = {
     "heavy": lambda x: stdtr(3.0, x * np.sqrt(3.0)),  # Student's t with 3 degrees of freedom, unit variance
     "users": ndtr,
 }
-"""Distribution function of the noise. "users": Gaussian, its scale each user's own, log-normal around ``noise``."""
+"""Distribution functions of the noise. "users": Gaussian, with a scale per user, log-normal around ``noise``."""
 
 USER_SPREAD = 0.75
 """Standard deviation of the log of a user's noise scale, for ``shape="users"``."""
 
 BINS = 8
-"""Words per dimension: an item's text says in which eighth of the normal distribution each coordinate lies."""
+"""Words per dimension: the text of an item names the eighth of the normal distribution of each coordinate."""
 
 USERS_AT_ONCE = 256
 
 
 @dataclass(frozen=True, eq=False)
 class ClickWorld:
-    """The truth and the clicks: ``users`` (U, D), ``items`` (I, D), ``scales`` (U,) of the noise, ``threshold`` c."""
+    """Vectors ``users`` (U, D) and ``items`` (I, D), noise ``scales`` (U,), ``threshold`` c, and ``impressions``."""
 
     shape: str
     noise: float
@@ -60,20 +60,20 @@ class ClickWorld:
     impressions: Impressions
 
     def affinity(self, users: NDArray[np.int64]) -> Floats:
-        """(B, I) affinities of these users with every item: the best score there is."""
+        """(B, I) affinities of these users with every item: the best possible scores."""
         return self.users[users] @ self.items.T
 
     def probability(self, users: NDArray[np.int64]) -> Floats:
-        """(B, I) true probabilities that these users click what they are shown."""
+        """(B, I) true probabilities that these users click an item when it is shown."""
         return _probability(self.affinity(users), self.scales[users, None], self.threshold, self.shape)
 
     @cached_property
     def auc(self) -> float:
-        r"""The AUC of the affinity: over positives, the share of the impression's own non-clicks below, in expectation.
+        r"""The expected AUC of the affinity: over positives, the mean share of the impression's non-clicks below.
 
-        Of one user, :math:`\sum_{i \ne j} p_i (1 - p_j) [s_i > s_j] / \sum_{i \ne j} p_i (1 - p_j)`, for no item is
-        shown twice; a user counts by the clicks expected in impressions that also have a non-click,
-        :math:`\pi_u (1 - \pi_u^{S-1})` for each impression, up to a term of order 1 / I in that weight alone.
+        For one user: :math:`\sum_{i \ne j} p_i (1 - p_j) [s_i > s_j] / \sum_{i \ne j} p_i (1 - p_j)`, as no item is
+        shown twice. A user's weight is the expected number of clicks in impressions that also have a non-click,
+        :math:`\pi_u (1 - \pi_u^{S-1})` for each impression, up to a term of order 1 / I in this weight only.
         """
         size = float(self.impressions.shown.lengths[0])
         shown = np.bincount(self.impressions.users, minlength=len(self.users))
@@ -88,7 +88,7 @@ class ClickWorld:
             rate = p.mean(1)
             share = shown[these] * rate * (1.0 - rate ** (size - 1.0))
             total, weight = total + float(share @ of_user), weight + float(share.sum())
-        return min(total / weight, 1.0)  # the sums round
+        return min(total / weight, 1.0)  # rounding of the sums
 
     @property
     def separation(self) -> float:
@@ -96,13 +96,13 @@ class ClickWorld:
         return float(np.sqrt(2.0) * ndtri(self.auc))
 
     def task(self, *, split: str = "user", shares: SplitSizes | None = None, history: int = 50) -> TaskData:
-        """Ready to train on; texts name the eighth of each coordinate, so that text models can learn the world."""
+        """The task. Texts name the eighth of each coordinate, so that text models can learn the affinities."""
         task = impression_task(self.impressions, split, shares or SplitSizes(), history, self.seed, "clicks")
         return replace(task, text=_text(self.items), digest=self.digest)
 
     @cached_property
     def digest(self) -> str:
-        """A hash of everything that training can see."""
+        """A hash of all data that training uses."""
         data, digest = self.impressions, hashlib.sha256()
         seen = (data.users, data.clicked, data.shown.offsets, data.shown.ids, data.labels, _bins(self.items))
         for part in seen if data.times is None else (*seen, data.times):
@@ -124,9 +124,9 @@ def clicks(
     days: int = 14,
     seed: int = 0,
 ) -> ClickWorld:
-    """A world of its own: ``noise`` is the dial (0: clicks follow affinity alone), ``shape`` one of `SHAPES`.
+    """Simulate clicks. ``noise`` sets their noise (0: clicks follow affinity alone); ``shape`` is one of `SHAPES`.
 
-    Impressions show ``shown`` distinct items drawn alike; a history is drawn by the true click probabilities. The
+    Impressions show ``shown`` distinct items, drawn uniformly. Histories are drawn by the true click probabilities. The
     threshold is set so that a shown item is clicked with probability ``click_rate`` on average.
     """
     _check(noise, shape, users, items, impressions, shown, history, click_rate, dimensions, days)
@@ -165,12 +165,12 @@ def clicks(
 def _probability(affinity: Floats, scale: Floats, threshold: float, shape: str) -> Floats:
     with np.errstate(divide="ignore", invalid="ignore"):
         standing = (affinity - threshold) / scale
-    # F is symmetric, 1 - F(-x) = F(x); without noise x is infinite, and at the threshold itself nothing is clicked
+    # F is symmetric: 1 - F(-x) = F(x). Without noise x is infinite, and exactly at the threshold there is no click.
     return SHAPES[shape](np.nan_to_num(standing, nan=-np.inf, posinf=np.inf, neginf=-np.inf))
 
 
 def _threshold(user_vectors: Floats, item_vectors: Floats, scales: Floats, shape: str, rate: float) -> float:
-    from scipy.optimize import brentq  # takes a while to load, and only a simulated world needs it
+    from scipy.optimize import brentq  # slow to import, and only needed here
 
     few = np.linspace(0, len(user_vectors) - 1, min(len(user_vectors), USERS_AT_ONCE)).astype(np.int64)
     affinity, scale = user_vectors[few] @ item_vectors.T, scales[few, None]
@@ -185,7 +185,7 @@ def _draw_distinct(random: np.random.Generator, weight: Floats, n: int) -> NDArr
     first = np.argpartition(finish, n - 1, axis=1)[:, :n]
     if np.isinf(np.take_along_axis(finish, first, 1)).any():
         raise InputError(
-            f"history={n}: a user would click fewer items than that. Lower it, or raise click_rate or items."
+            f"history={n}: a user clicks fewer items than that. Lower history, or raise click_rate or items."
         )
     return np.take_along_axis(first, np.argsort(np.take_along_axis(finish, first, 1), 1), 1)
 

@@ -1,14 +1,14 @@
-"""``docs``: real title-body pairs from the docstrings that are already on this machine.
+"""``docs``: real title-body pairs from the docstrings of packages on this machine.
 
-The source of the standard library, NumPy, SciPy and torch is parsed, never imported. The first paragraph of a
-docstring is the title and the rest the body (of a single paragraph: the first sentence and the rest). The object's
-own name is taken out of the body, so that the two cannot be matched by name alone, and CamelCase and snake_case
-are split into words. What is found depends on the versions installed, so the facts carry a hash of the pairs.
+The sources of the standard library, NumPy, SciPy and torch are parsed, never imported. The first paragraph of a
+docstring is the title, the rest the body (of a single paragraph: the first sentence and the rest). The object's own
+name is removed from the body, so that pairs cannot be matched by name alone. CamelCase and snake_case are split into
+words. The pairs depend on the installed versions, so the facts include a hash of the pairs.
 
-A full parse of 100 MB of source takes minutes, and all but the docstrings of it would be thrown away. So a lexer of
-one regular expression steps over strings and comments, and only what follows the header of a def or class (or
-stands in a call of ``add_newdoc`` or ``add_docstr``, with which NumPy and torch document their C functions) is parsed,
-with `ast`. `by_parsing` is the plain reference for the former.
+A full parse of 100 MB of source takes minutes, and only the docstrings would be used. Instead, a lexer of one regular
+expression skips strings and comments. `ast` parses only strings after the header of a def or class, or in a call of
+``add_newdoc`` or ``add_docstr``, with which NumPy and torch document their C functions. `by_parsing` is the reference
+implementation for defs and classes.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ _ADD_DOCSTRING = re.compile(
 
 
 def read_docstring_pairs(cache: Path, roots: Sequence[Path] | None = None) -> tuple[Path, dict[str, Any]]:
-    """The cached tables of the pairs under ``roots``, and facts: ``digest`` (of the pairs), ``files``, ``unread``."""
+    """Folder of the cached pairs under ``roots``, and facts: ``digest`` of the pairs, ``files``, ``unread``."""
     places = source_roots() if roots is None else roots
     found = [entry for root in places for entry in source_files(root)]
     stamps = [(entry.path, entry.stat().st_size, entry.stat().st_mtime_ns) for entry in found]
@@ -65,15 +65,15 @@ def read_docstring_pairs(cache: Path, roots: Sequence[Path] | None = None) -> tu
 
 
 def source_roots() -> list[Path]:
-    """Where the sources lie; a package that is not installed has none."""
+    """The source folders; a package that is not installed has none."""
     specs = [importlib.util.find_spec(package) for package in PACKAGES]
     found = [Path(place) for spec in specs if spec for place in spec.submodule_search_locations or ()]
     return [Path(sysconfig.get_path("stdlib")), *found]
 
 
 def source_files(folder: str | os.PathLike[str]) -> Iterator[os.DirEntry[str]]:
-    """Python files under ``folder``, sorted by name within each folder, so that every machine reads in one order."""
-    # os.scandir and not Path.rglob: a second start does nothing else, and rglob takes three times as long
+    """Python files under ``folder``, sorted by name within each folder: every machine reads them in the same order."""
+    # os.scandir, because a start with a full cache does little else, and Path.rglob takes three times as long.
     with os.scandir(folder) as entries:
         ordered = sorted(entries, key=lambda entry: entry.name)
     for entry in ordered:
@@ -85,7 +85,7 @@ def source_files(folder: str | os.PathLike[str]) -> Iterator[os.DirEntry[str]]:
 
 
 def title_body_pairs(source: str) -> Iterator[tuple[str, str]]:
-    """(title, body) of each docstring of a module that has both, of at least `FEWEST_WORDS` words each."""
+    """(title, body) of each docstring of a module, if both have at least `MIN_WORDS` words."""
     for name, text in docstrings(source):
         title, body = _split_title(_UNDERLINE.sub("", text))
         if name:
@@ -96,14 +96,14 @@ def title_body_pairs(source: str) -> Iterator[tuple[str, str]]:
 
 
 class Docstring(NamedTuple):
-    """An object's own name (the last part of it; "" for a module) and its docstring, without indentation."""
+    """The last part of an object's name ("" for a module) and its docstring, without indentation."""
 
     name: str
     text: str
 
 
 def docstrings(source: str) -> Iterator[Docstring]:
-    """Triple-quoted docstrings of a module, its classes and functions, in the order of the text."""
+    """Triple-quoted docstrings of a module, its classes and functions, in file order."""
     headers = [(match.start(), match[1]) for match in _HEADER.finditer(source)]
     at = 0
     first = True
@@ -127,7 +127,7 @@ def docstrings(source: str) -> Iterator[Docstring]:
 
 
 def by_parsing(source: str) -> Iterator[Docstring]:
-    """The same of modules, classes and functions by a full parse, whatever quotes they use."""
+    """Docstrings of modules, classes and functions by a full parse, with any kind of quotes."""
     kinds = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, kinds) and (text := ast.get_docstring(node)):
@@ -154,7 +154,7 @@ def _build(files: Sequence[Path], folder: Path) -> dict[str, Any]:
 
 
 def _read_source(file: Path) -> str | None:
-    """The text of a module in the encoding that it declares; None where it is not text (test data of a parser)."""
+    """The text of a module in its declared encoding; None if it is not text (test data of a parser)."""
     try:
         with tokenize.open(file) as stream:
             return stream.read()
@@ -164,7 +164,7 @@ def _read_source(file: Path) -> str | None:
 
 def _split_title(text: str) -> tuple[str, str]:
     parts = _PARAGRAPH.split(text.strip(), maxsplit=1)
-    if len(parts) == 2 and _SIGNATURE.fullmatch(parts[0].strip()):  # as documented in C: "abs(x) -> Tensor"
+    if len(parts) == 2 and _SIGNATURE.fullmatch(parts[0].strip()):  # as in C: "abs(x) -> Tensor"
         parts = _PARAGRAPH.split(parts[1].strip(), maxsplit=1)
     if len(parts) == 1:
         parts = _SENTENCE.split(parts[0], maxsplit=1)
@@ -172,12 +172,12 @@ def _split_title(text: str) -> tuple[str, str]:
 
 
 def _strip_strings(text: str) -> str:
-    """``text`` without strings, comments and the white space around."""
+    """``text`` without strings, comments and surrounding white space."""
     return _LEXEME.sub("", text).strip()
 
 
 def _is_header(text: str) -> bool:
-    """Whether ``text``, which begins with def or class, is nothing but that header."""
+    """Whether ``text``, which begins with def or class, is only that header."""
     depth = 0
     code = _strip_strings(text)
     for place, character in enumerate(code):
@@ -190,7 +190,7 @@ def _is_header(text: str) -> bool:
 def _literal_value(literal: str) -> str | None:
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # \d in someone else's docstring
+            warnings.simplefilter("ignore")  # invalid escapes such as \d in the docstring
             return str(ast.literal_eval(literal))
     except (ValueError, SyntaxError):
         return None

@@ -1,6 +1,6 @@
-"""What a training loop gets: examples by number, the lists that samplers and rankings need, and texts.
+"""What a training loop takes: batches of examples, the lists that samplers and evaluations need, and texts.
 
-B rows of a batch, H places.
+B rows of a batch, H positions.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class Batch(NamedTuple):
-    """``positives`` and ``groups`` are int64 (B,); ``groups`` are the rows of a task's lists."""
+    """``positives`` and ``groups`` are int64 (B,). ``groups`` index the rows of a task's lists."""
 
     query: Query
     positives: Tensor
@@ -32,10 +32,10 @@ class Batch(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Examples:
-    """Positives, each with the items that stood before it: ``items[start:end]``, of which the last H are shown.
+    """Positives, each with its history ``items[start:end]``, of which a query holds the last H.
 
-    ``start``, ``end``, ``users``, ``positives``, ``groups`` are (N,); ``candidates`` is the range of ids among which
-    this split's positives are told apart.
+    ``start``, ``end``, ``users``, ``positives``, ``groups`` are (N,). ``candidates`` is the range of candidate ids of
+    this split.
     """
 
     items: Ints
@@ -51,7 +51,7 @@ class Examples:
         return len(self.positives)
 
     def batch(self, indices: Sequence[int] | NDArray[np.integer[Any]]) -> Batch:
-        """The examples with these numbers: one query a row, H = ``max_length`` wide, items first, padding last."""
+        """The examples at ``indices``: one query per row, H = ``max_length`` wide, items first, padding last."""
         import torch
 
         chosen = np.asarray(indices, np.int64)
@@ -65,9 +65,9 @@ class Examples:
 
 @dataclass(frozen=True, eq=False)
 class SequenceWindows:
-    """Whole training sequences, for models that ask for places within them: row r is ``items[start[r]:end[r]]``.
+    """Whole training sequences, for models that predict items within them: row r is ``items[start[r]:end[r]]``.
 
-    A row has at most ``max_length`` items, its query no ``positions``, and ``query.users`` are the rows' groups.
+    A row has at most ``max_length`` items. Its query has no ``positions``; ``query.users`` are the groups of the rows.
     """
 
     items: Ints
@@ -87,12 +87,12 @@ class SequenceWindows:
 
 @dataclass(frozen=True, eq=False)
 class TaskData:
-    """A data set made ready: three splits over ``n_items`` candidates.
+    """A prepared data set: three splits over ``n_items`` candidates.
 
-    Lists by group (an impression, a user, a document): ``train_exclusions`` has what is no negative of the group in
-    training, ``eval_exclusions`` what is none in an evaluation, ``negatives`` what was given as one (None: draw from
-    the candidates of the split). Impressions also have ``impressions``, all that was shown, and ``labels`` beside
-    ``impressions.ids``; sequences have ``windows``. ``popularity`` (n_items,) counts training positives.
+    Lists by group (an impression, a user or a left text): ``train_exclusions`` are ids that must not be negatives in
+    training, ``eval_exclusions`` the same in evaluation, ``negatives`` given negatives (None: draw from the candidates
+    of the split). Tasks with impressions have ``impressions``, all ids that were shown, and ``labels`` of
+    ``impressions.ids``. Sequences have ``windows``. ``popularity`` (n_items,) counts training positives.
     """
 
     name: str
@@ -114,7 +114,7 @@ class TaskData:
     notes: tuple[str, ...] = ()
 
     def content(self) -> dict[str, Any]:
-        """What models are built from, by the names that they use: token tables, categories and counts."""
+        """The inputs of `negwise.models.build`: token tables, categories and counts by name."""
         found: dict[str, Any] = {"n_items": self.n_items, "n_users": self.n_users}
         if self.text is not None:
             title, body = ("left", "right") if self.name == "pairs" else ("title", "abstract")
@@ -124,7 +124,7 @@ class TaskData:
 
 
 def padded_windows(items: Ints, start: Ints, end: Ints, max_length: int) -> tuple[Ints, NDArray[np.bool_]]:
-    """The last ``max_length`` of ``items[start:end]``, row by row: (B, H) ids, 0 where the mask (B, H) is false."""
+    """The last ``max_length`` of ``items[start:end]`` for each row: (B, H) ids, 0 where the mask (B, H) is false."""
     length = np.minimum(end - start, max_length)
     place = np.arange(max_length)
     mask = place < length[:, None]
@@ -145,8 +145,8 @@ def count_positives(train: Examples, n_items: int) -> Ints:
 
 
 def check_splits(task: TaskData, path: str) -> TaskData:
-    """A task with an empty split serves nobody: say which one, and what to do."""
+    """Returns ``task``; raises if one of its splits is empty."""
     for name in ("train", "val", "test"):
         if len(getattr(task, name)) == 0:
-            raise InputError(f"{path}: split={task.split!r} leaves no example for {name}. Choose another split.")
+            raise InputError(f"{path}: split={task.split!r} leaves no examples for {name}. Choose another split.")
     return task

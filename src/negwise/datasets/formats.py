@@ -1,9 +1,9 @@
-"""What kind of data a path holds, from its content, and which column of a table plays which role.
+"""Detects the kind of data at a path from its content, and the role of each column of a table.
 
 ========================  =====================================================================
-kind                      recognised by
+kind                      detected by
 ========================  =====================================================================
-``mind``                  a folder with news.tsv and behaviors.tsv, or folders in it that have them
+``mind``                  a folder with news.tsv and behaviors.tsv, or with subfolders that have them
 ``movielens``             ``1::1193::5::978300760`` lines, or a header userId,movieId,rating,timestamp
 ``sasrec``                lines of two whole numbers
 ``interactions``          a table with columns for user and item
@@ -29,7 +29,7 @@ COMPRESSED_ENDINGS = ("", ".gz", ".xz", ".zst")
 SPLIT_FOLDERS = ("train", "dev", "test")
 RATINGS = ("ratings.dat", "ratings.csv")
 EMBEDDED = ("docs", "clicks")
-"""Data that no file holds."""
+"""Names of data sets that need no file."""
 
 INTERACTIONS = {
     "user": {"user", "userid", "uid", "visitor", "visitorid", "customer", "customerid"},
@@ -61,11 +61,11 @@ ROLES = {"interactions": INTERACTIONS, "pairs": PAIRS}
 
 @dataclass(frozen=True)
 class DetectedFormat:
-    """``files`` of ``kind``; for MIND, news and behaviours of each part in turn, ``parts`` naming the parts."""
+    """``files`` of ``kind``. For MIND: news and behaviors of each part in turn, with the names of the ``parts``."""
 
     kind: str
     form: str
-    """mind, dat, csv, spaces, jsonl or parquet."""
+    """One of mind, dat, csv, spaces, jsonl and parquet."""
     files: tuple[Path, ...]
     names: tuple[str, ...] = ()
     delimiter: str = ","
@@ -83,19 +83,19 @@ def detect_format(path: Path, columns: Mapping[str, str]) -> DetectedFormat:
 
 
 def choose_columns(path: Path, kind: str, names: Sequence[str], wanted: Mapping[str, str]) -> dict[str, str]:
-    """Role -> column, for the roles that the table has."""
+    """Role -> column, for the roles that the table has; names decide, and an ambiguous role is an error."""
     roles = ROLES[kind]
     for role, name in wanted.items():
         if role not in roles:
-            raise InputError(f"columns: {role!r} is no role of {kind}; the roles are {', '.join(roles)}.")
+            raise InputError(f"columns: {role!r} is not a role of {kind}; the roles are {', '.join(roles)}.")
         if name not in names:
-            raise InputError(f"{path}: no column {name!r}, asked for as {role}. Columns: {', '.join(names)}.")
+            raise InputError(f"{path}: no column {name!r} for the role {role}. Columns: {', '.join(names)}.")
     chosen = dict(wanted)
     for role, known in roles.items():
         found = [] if role in chosen else matching_names(names, known)
         if len(found) > 1:
             raise InputError(
-                f"{path}: {role} may be any of {', '.join(found)}. To choose, in Python: columns={{'{role}': NAME}}."
+                f"{path}: {role} could be any of {', '.join(found)}. Choose one, in Python: columns={{'{role}': NAME}}."
             )
         if found:
             chosen[role] = found[0]
@@ -103,12 +103,12 @@ def choose_columns(path: Path, kind: str, names: Sequence[str], wanted: Mapping[
     if missing:
         raise InputError(f"{path}: no column for {', '.join(missing)}. Columns: {', '.join(names)}.")
     if "impression" in chosen and "label" not in chosen:
-        raise InputError(f"{path}: impressions without a label column (1 clicked, 0 shown): who clicked what? Add one.")
+        raise InputError(f"{path}: impressions need a label column (1 clicked, 0 shown and not clicked). Add one.")
     return chosen
 
 
 def matching_names(names: Iterable[str], known: set[str]) -> list[str]:
-    """The names that mean one of ``known``, however they are written: ``User ID``, ``user_id``, ``userId``."""
+    """The names that match one of ``known`` in any spelling: ``User ID``, ``user_id``, ``userId``."""
     return [name for name in names if _normalize(name) in known]
 
 
@@ -116,7 +116,7 @@ def _detect_folder(path: Path, columns: Mapping[str, str]) -> DetectedFormat:
     if _find_file(path, "behaviors.tsv") is not None:
         return DetectedFormat("mind", "mind", _mind_files(path), parts=("",))
     if _find_file(path, "news.tsv") is not None:
-        raise InputError(f"{path}: news.tsv without behaviors.tsv; MIND's folders hold both.")
+        raise InputError(f"{path}: news.tsv without behaviors.tsv; a MIND folder has both.")
     folders = sorted(
         folder for folder in path.iterdir() if folder.is_dir() and _find_file(folder, "behaviors.tsv") is not None
     )
@@ -138,7 +138,7 @@ def _detect_folder(path: Path, columns: Mapping[str, str]) -> DetectedFormat:
     if len(files) != 1:
         names = ", ".join(file.name for file in files[:8]) or "nothing"
         raise InputError(
-            f"{path}: neither MIND nor ratings.dat/ratings.csv nor one data file, but {names}. Pass the file."
+            f"{path}: expected MIND, ratings.dat, ratings.csv or a single data file, found {names}. Pass the file."
         )
     return _detect_file(files[0], columns)
 
@@ -153,7 +153,7 @@ def _find_file(folder: Path, name: str) -> Path | None:
 def _mind_files(folder: Path) -> tuple[Path, Path]:
     news, behaviors = _find_file(folder, "news.tsv"), _find_file(folder, "behaviors.tsv")
     if news is None or behaviors is None:
-        raise InputError(f"{folder}: behaviors.tsv without news.tsv; MIND's folders hold both.")
+        raise InputError(f"{folder}: behaviors.tsv without news.tsv; a MIND folder has both.")
     return news, behaviors
 
 
@@ -176,14 +176,14 @@ def _detect_file(path: Path, columns: Mapping[str, str]) -> DetectedFormat:
         return DetectedFormat(kind, "jsonl", (path,), names)
     if first.lstrip().startswith("["):
         raise InputError(
-            f"{path}: begins like a JSON list, expected an object a line. Type: jq -c '.[]' {path.name} > NEW."
+            f"{path}: begins like a JSON list, expected one object per line. Type: jq -c '.[]' {path.name} > NEW."
         )
     if re.fullmatch(r"\d+(::[^:]+){2,3}", first):
         return DetectedFormat("movielens", "dat", (path,))
     if re.fullmatch(r"\s*\d+[ \t]+\d+\s*", first):
         return DetectedFormat("sasrec", "spaces", (path,))
     if re.match(r"\d+\tU\d+\t", first) or re.match(r"N\d+\t", first):
-        raise InputError(f"{path}: a file of MIND. Pass its folder, which holds news.tsv and behaviors.tsv.")
+        raise InputError(f"{path}: one file of MIND. Pass its folder, which has news.tsv and behaviors.tsv.")
     delimiter = max(",\t;", key=first.count)
     try:
         names = tuple(next(csv.reader([first], delimiter=delimiter)))
@@ -199,7 +199,7 @@ def _parquet_names(path: Path) -> tuple[str, ...]:
     try:
         return tuple(require("pyarrow.parquet", extra="train").read_schema(path).names)
     except (arrow.ArrowException, OSError) as error:
-        raise InputError(f"{path}: cannot be read as Parquet ({error}). Is the file whole?") from error
+        raise InputError(f"{path}: cannot be read as Parquet ({error}). Is the file complete?") from error
 
 
 def _json_names(path: Path, head: Sequence[str]) -> tuple[str, ...]:
@@ -207,10 +207,10 @@ def _json_names(path: Path, head: Sequence[str]) -> tuple[str, ...]:
         try:
             row = json.loads(text)
         except (ValueError, RecursionError):
-            continue  # the reader reports it, with its line
+            continue  # the reader will report it with its line number
         if isinstance(row, dict):
             return tuple(row)
-    raise InputError(f"{path}: begins like JSON lines, but none of the first lines is an object: {quote(head[0])}.")
+    raise InputError(f"{path}: begins like JSON lines, but none of the first lines is a JSON object: {quote(head[0])}.")
 
 
 def _kind(path: Path, names: tuple[str, ...], columns: Mapping[str, str]) -> str:
@@ -219,14 +219,14 @@ def _kind(path: Path, names: tuple[str, ...], columns: Mapping[str, str]) -> str
         raise InputError(
             f"{path}: columns {quote(', '.join(names), 200)} are neither interactions (user, item, time, impression, "
             "label) nor text pairs (left, right, negatives; or query, pos, neg). "
-            "Put such names into the header, or say which is which: --column user=NAME --column item=NAME, or "
+            "Use such names in the header, or map them: --column user=NAME --column item=NAME, or "
             "--column left=NAME --column right=NAME."
         )
     return kind
 
 
 def _kind_of_columns(names: Sequence[str], wanted: Mapping[str, str]) -> str | None:
-    """'interactions' or 'pairs', where the columns have what that needs; None where they have neither."""
+    """'interactions' or 'pairs' if the columns have its required roles, else None."""
     for kind, needed in NEEDED.items():
         if all(role in wanted or matching_names(names, ROLES[kind][role]) for role in needed):
             return kind

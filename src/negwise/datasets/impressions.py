@@ -1,4 +1,4 @@
-"""What was shown together and what of it was clicked: an example is one click, its negatives the rest."""
+"""Impressions: items shown together, with clicks. An example is one click; its negatives are the non-clicked items."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ IMPRESSION_SPLITS = ("time", "user", "folders")
 
 @dataclass(frozen=True, eq=False)
 class Impressions:
-    """I impressions. History of impression i: ``clicked[start[i]:end[i]]``. ``labels`` stand beside ``shown.ids``.
+    """I impressions. The history of impression i is ``clicked[start[i]:end[i]]``; ``labels`` belong to ``shown.ids``.
 
-    ``labelled`` (I,) is false where the clicks are not known; ``folder`` (I,) is 0, 1, 2 for train, dev and test.
+    ``labelled`` (I,) is false if the clicks are unknown. ``folder`` (I,) is 0, 1, 2 for train, dev and test.
     """
 
     users: Ints
@@ -49,19 +49,19 @@ class Impressions:
 def impressions_from_rows(
     users: Ints, items: Ints, times: Ints, labels: Ints, impressions: Ints, n_users: int, n_items: int
 ) -> Impressions:
-    """From rows (user, item, time, label, impression) in any order.
+    """Impressions from rows (user, item, time, label, impression) in any order.
 
-    An impression's time is that of its first row and its history what its user clicked before then.
+    The time of an impression is that of its first row. Its history is what the user clicked before that time.
     """
     order = np.lexsort((times, impressions))
     number, first = np.unique(impressions[order], return_index=True)
     shown = Ragged(np.append(first, len(order)).astype(np.int64), items[order])
     owner, start_time = users[order][first], times[order][first]
     if (users[order] != np.repeat(owner, shown.lengths)).any():
-        raise InputError("an impression has rows of two users; give each its own impression id")
+        raise InputError("an impression has rows of two users; give each user a separate impression id")
     click = np.flatnonzero(labels == 1)
     click = click[np.lexsort((times[click], users[click]))]
-    # one sorted key for (user, time), so that a single search finds every prefix
+    # One sorted key for (user, time), so that a single search finds the history of every impression.
     clock = np.unique(times, return_inverse=True)[1]
     span = int(clock.max()) + 1
     keys = users[click] * span + clock[click]
@@ -80,10 +80,10 @@ def impression_task(
     seed: int,
     path: str,
 ) -> TaskData:
-    """Examples are (history -> click), grouped by impression. By ``split``:
+    """A task of examples (history -> click), grouped by impression. By ``split``:
 
-    ``time``: the last days are held out; ``user``: users are; ``folders``: as published, train/ dev/ test/, and where
-    test/ is missing or has no labels dev/ is test and the last day of train/ validation.
+    ``time``: the last days are held out. ``user``: users are held out. ``folders``: train/, dev/, test/ as published;
+    if test/ is missing or has no labels, dev/ is test, and the last day of train/ is validation.
     """
     choices: dict[str, Callable[[], SplitLabels]] = {
         "time": lambda: split_by_time(_times(data, path), shares, path),
@@ -96,7 +96,7 @@ def impression_task(
     held = split_of[~data.labelled]
     if (held != TEST).any() or (split == "time" and len(held)):
         raise InputError(
-            f"{path}: {len(held)} impressions have no labels, so split={split!r} has nothing to learn or judge there. "
+            f"{path}: {len(held)} impressions have no labels, which split={split!r} needs for training and evaluation. "
             "Type --split folders, which leaves them out."
         )
     users = data.users
@@ -117,7 +117,7 @@ def impression_task(
         count_positives(train, data.n_items),
         train_exclusions=exclusions,
         eval_exclusions=exclusions,
-        # less the exclusions: an item may be shown twice and clicked once
+        # Without the exclusions: an item may be shown twice and clicked once.
         negatives=difference(Ragged.of_pairs(row[judged], data.shown.ids[judged], n), exclusions),
         impressions=data.shown,
         labels=data.labels,
@@ -134,7 +134,7 @@ def _notes(data: Impressions) -> tuple[str, ...]:
 
 def _times(data: Impressions, path: str) -> Ints:
     if data.times is None:
-        raise InputError(f"{path}: split='time', but there are no times. Type --split user.")
+        raise InputError(f"{path}: split='time' needs times, and the data has none. Type --split user.")
     return data.times
 
 

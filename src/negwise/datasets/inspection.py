@@ -1,4 +1,4 @@
-"""What is in a data set, for people and for machines: counts as in the paper's Table 1, the ceiling for K, problems."""
+"""Describes a data set: counts as in the paper's Table 1, the ceiling for K, possible splits and problems."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ PROBLEMS_SHOWN = 10
 
 @dataclass(frozen=True)
 class Available:
-    """Negatives that a positive can have: no K above ``most`` is ever filled; above ``median`` most rows are short."""
+    """Negatives per positive. No row has more than ``most``; for K above ``median`` most rows have fewer than K."""
 
     least: int
     median: float
@@ -38,10 +38,10 @@ class Available:
 
 @dataclass(frozen=True)
 class DataReport:
-    """``counts`` are whole numbers and averages by name; ``density`` the share of (user, item) pairs with a positive.
+    """``counts`` are counts and averages by name; ``density`` is the share of (user, item) pairs with a positive.
 
-    ``label_balance`` is the share of shown rows that are positive, None where only positives are given. ``truth`` is
-    what a simulated world knows.
+    ``label_balance`` is the share of rows that are positive, None if the data has positives only. ``truth`` has the
+    known values of simulated data.
     """
 
     path: str
@@ -57,11 +57,11 @@ class DataReport:
     truth: dict[str, float] | None = None
 
     def headline(self) -> str:
-        """One sentence: what it is, and how far K can go."""
+        """One sentence: the kind of data, and how many negatives a positive has."""
         return f"{self.path} holds {self.kind}; a positive has {_number(self.negatives.median)} negatives (median)."
 
     def facts(self) -> list[tuple[str, str]]:
-        """The numbers, labelled, in the order of Table 1, then what bounds K, then problems."""
+        """(label, value) pairs in the order of Table 1, then the bounds of K, then problems."""
         facts = [("kind", self.kind)]
         facts += [(name.replace("_", " "), _number(value)) for name, value in self.counts.items()]
         if self.density is not None:
@@ -80,13 +80,13 @@ class DataReport:
         return [*facts, ("problems not shown", str(left))] if left > 0 else facts
 
     def explain(self) -> str:
-        """The report in plain words, a line a fact, and a few rows."""
+        """The report as text: one fact per line, then a few example rows."""
         facts = [f"{name}: {value}" for name, value in self.facts()]
         rows = [" | ".join(f"{name}: {value}" for name, value in row.items()) for row in self.examples]
         return "\n".join([self.headline(), "", *facts, "", *rows])
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain lists, numbers and strings, ready for JSON; every problem is in it."""
+        """Plain lists, numbers and strings, ready for JSON, with all problems."""
         return asdict(self) | {
             "splits": list(self.splits),
             "examples": list(self.examples),
@@ -101,7 +101,7 @@ def inspect(
     skip_bad: int = 0,
     cache: str | os.PathLike[str] | None = None,
 ) -> DataReport:
-    """What is in ``path``: a file, a folder, or the embedded ``docs`` or ``clicks``."""
+    """Describe the data at ``path``: a file, a folder, or the embedded ``docs`` or ``clicks``."""
     if os.fspath(path) == "clicks":
         return _of_clicks(clicks())
     source = read(path, columns=columns, skip_bad=skip_bad, cache=cache)
@@ -173,7 +173,7 @@ def _of_impressions(
 
 
 def _impression_splits(data: Impressions) -> tuple[str, ...]:
-    """Those that `prepare` can make: by time with days enough, by user with users enough, by folders that are there."""
+    """The splits that `prepare` can make: enough days for time, enough users for user, existing folders for folders."""
     whole = bool(data.labelled.all())
     can = {
         "time": whole and data.times is not None and has_enough_days(data.times, SplitSizes()),
@@ -186,7 +186,7 @@ def _impression_splits(data: Impressions) -> tuple[str, ...]:
 def _sequence_splits(data: Sequences) -> tuple[str, ...]:
     length = np.diff(data.offsets)
     can = {
-        # three are held out whole, less the first; training wants two in a row from someone
+        # Of three items two are held out; training needs two consecutive items of some user.
         "last": bool((length >= 3).any() and ((length > 3) | (length == 2)).any()),
         "user": int((length >= 2).sum()) >= MIN_GROUPS,
         "time": data.times is not None and has_enough_days(data.times, SplitSizes()),
@@ -227,7 +227,7 @@ def _of_interactions(source: Source) -> DataReport:
         },
         len(pairs.ids) / max(sequence.n_users * sequence.n_items, 1),
         None if labels.all() else float(labels.mean()),
-        _available(sequence.n_items - pairs.lengths, "the catalogue less the user's own items"),
+        _available(sequence.n_items - pairs.lengths, "the catalogue without the user's own items"),
         _sequence_splits(sequence),
         rows,
         source.problems,
@@ -239,10 +239,10 @@ def _of_pairs(source: Source) -> DataReport:
     table = source.tables["pairs"]
     left, right, given = (Ragged.of_arrow(table[name]) for name in ("left_words", "right_words", "negatives"))
     equal = equal_texts(right)
-    # Negatives that came with a pair are texts like the others: they can be drawn, and nothing else is done with them.
+    # Given negatives are candidates like other texts: they can be drawn, but no more often than others.
     among = f"; the {len(given.ids):,} given are drawn no more often than others" if len(given.ids) else ""
     others = len(right) - np.bincount(equal)[equal]
-    negatives = _available(others, f"bodies of other documents, equal ones left out{among}")
+    negatives = _available(others, f"right texts of other pairs, without equal texts{among}")
     rows = table.slice(0, EXAMPLES).select(["left", "right"]).to_pylist()
     return DataReport(
         source.path,

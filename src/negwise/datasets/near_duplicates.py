@@ -1,10 +1,9 @@
-"""Bodies that are equal or nearly so, found exactly: pairs whose shingles have Jaccard similarity >= `THRESHOLD`.
+"""Exact search for equal and near-equal texts: pairs whose shingles have Jaccard similarity >= `THRESHOLD`.
 
-A shingle is `WIDTH` words in a row; a shorter text is one shingle of its own. Two sets with Jaccard >= t share a
-shingle among the first ``n - ceil(t n) + 1`` of each when both are sorted rarest first (prefix filtering, Chaudhuri
-et al., ICDE 2006), so only texts that share a rare shingle are compared, and none is missed. Groups are the
-connected components, so pairs within one are not compared again: a thousand texts of one template cost no more
-than their number. N texts.
+A shingle is `WIDTH` consecutive words; a shorter text is a single shingle. Two sets with Jaccard >= t share a shingle
+among the first ``n - ceil(t n) + 1`` of each, if both are sorted rarest first (prefix filtering, Chaudhuri et al., ICDE
+2006). So only texts that share a rare shingle are compared, and no pair is missed. Groups are connected components, and
+pairs within a group are not compared again: the cost of many texts of one template is linear in their number. N texts.
 """
 
 from __future__ import annotations
@@ -24,10 +23,10 @@ _HASH_INCREMENT = np.uint64(0x9E3779B97F4A7C15)
 
 
 def near_duplicate_groups(texts: Ragged, threshold: float = THRESHOLD) -> Ints:
-    """(N,) group numbers from 0, in order of first member; ``texts`` holds word numbers."""
+    """(N,) Group ids from 0, in the order of the first members. ``texts`` holds word ids."""
     sets = shingles(texts)
     _, first, same = np.unique(_list_hashes(_hash(sets.ids), sets.offsets), return_index=True, return_inverse=True)
-    # equal sets are one text from here on, so that a body repeated a thousand times is no million pairs
+    # From here on equal sets are one text: a text repeated a thousand times must not make a million pairs.
     label = _component_labels(sets.take(first), threshold)[same.reshape(-1)]
     _, order, label = np.unique(label, return_index=True, return_inverse=True)
     rank = np.empty(len(order), np.int64)
@@ -36,7 +35,7 @@ def near_duplicate_groups(texts: Ragged, threshold: float = THRESHOLD) -> Ints:
 
 
 def shingles(texts: Ragged, width: int = WIDTH) -> Ragged:
-    """Each text as its sorted set of shingles, numbered by rarity: 0 is the rarest of all."""
+    """Each text as its sorted set of shingle ids. Ids are ordered by rarity: 0 is the rarest."""
     length = texts.lengths
     count = np.maximum(length - width + 1, 1)
     offsets = offsets_of(count)
@@ -56,25 +55,25 @@ def shingles(texts: Ragged, width: int = WIDTH) -> Ragged:
 
 
 def equal_texts(texts: Ragged) -> Ints:
-    """(N,) numbers from 0, the same for texts with the same words in the same order, and for no others."""
+    """(N,) Ids from 0, equal exactly for texts with the same words in the same order."""
     place = np.arange(len(texts.ids)) - np.repeat(texts.offsets[:-1], texts.lengths)
     code = _list_hashes(_hash(texts.ids + 1) * (_hash(place) | np.uint64(1)), texts.offsets)
     return np.unique(code, return_inverse=True)[1].reshape(-1)
 
 
 def _component_labels(sets: Ragged, threshold: float) -> Ints:
-    """Labels of rows, equal where a chain of pairs with Jaccard similarity at least ``threshold`` joins them."""
+    """Labels of rows, equal if a chain of pairs with Jaccard similarity >= ``threshold`` connects them."""
     size = sets.lengths
     keep = size - np.ceil(threshold * size - 1e-9).astype(np.int64) + 1
     offsets = offsets_of(keep)
     prefix = flat_indices(sets.offsets[:-1], offsets)
     order = np.argsort(sets.ids[prefix], kind="stable")
     kind, row = sets.ids[prefix][order], np.repeat(np.arange(len(sets)), keep)[order]
-    # From the first shingle that two sets share they have at most this many in common (positional filter, Xiao et
-    # al., WWW 2008). At a later one the bound is too small, but the pair has been looked at before.
+    # From their first common shingle on, two sets share at most this many (positional filter, Xiao et al., WWW 2008).
+    # At a later common shingle the bound is too small, but the pair was compared before.
     left = (np.repeat(size, keep) - flat_indices(np.zeros(len(sets), np.int64), offsets))[order]
     label = np.arange(len(sets))
-    # rows that share a shingle lie side by side, so the pairs at distance d within a run are all of them
+    # Rows that share a shingle are adjacent, so the pairs at all distances within a run are all pairs.
     distance = 1
     alive = np.arange(len(kind))
     while len(alive := alive[alive + distance < len(kind)]) and len(
@@ -93,8 +92,8 @@ def _component_labels(sets: Ragged, threshold: float) -> Ints:
 
 
 def _merge_labels(label: Ints, pairs: Ints) -> Ints:
-    """``label`` with the groups of each pair of rows made one."""
-    from scipy.sparse import coo_array  # take a while to load, and a second start finds the groups in the cache
+    """``label`` after merging the groups of each pair of rows."""
+    from scipy.sparse import coo_array  # slow to import, and not needed once the groups are cached
     from scipy.sparse.csgraph import connected_components
 
     edges = label[pairs].T
@@ -104,7 +103,7 @@ def _merge_labels(label: Ints, pairs: Ints) -> Ints:
 
 
 def _in_mixed_runs(kind: Ints, label: Ints) -> NDArray[np.bool_]:
-    """Of sorted ``kind``, the entries in a run with more than one label: those of one group have no pair left."""
+    """True for entries of sorted ``kind`` in runs with several labels. Other runs have no pair left to compare."""
     run = np.cumsum(np.append(0, kind[1:] != kind[:-1]))
     first = label[np.flatnonzero(np.append(True, kind[1:] != kind[:-1]))]
     return np.isin(run, run[label != first[run]])
@@ -124,13 +123,13 @@ def _jaccard_chunk(sets: Ragged, pairs: Ints) -> NDArray[np.float64]:
 
 
 def _list_hashes(values: NDArray[np.uint64], offsets: Ints) -> NDArray[np.uint64]:
-    """The sum of each list, mod 2^64; of distinct random values, so that equal sums mean equal lists."""
+    """The sum of each list mod 2^64. Values are random, so that equal sums mean equal lists."""
     total = np.concatenate((np.zeros(1, np.uint64), np.cumsum(values, dtype=np.uint64)))
     return total[offsets[1:]] - total[offsets[:-1]]
 
 
 def _hash(values: NDArray[np.integer[Any]]) -> NDArray[np.uint64]:
-    """splitmix64: numbers that look random, so that sums and products of them collide by chance only."""
+    """splitmix64 hashes. Sums and products of them collide by chance only."""
     mixed = values.astype(np.uint64) * _HASH_INCREMENT + _HASH_INCREMENT
     mixed = (mixed ^ (mixed >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     mixed = (mixed ^ (mixed >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)

@@ -1,7 +1,7 @@
-"""Text pairs: which right side belongs to this left side?
+"""Text pairs: find the right text that belongs to a left text.
 
-P pairs as written, Q texts that are only negatives. An item is a document, left and right together; a text that
-is only a negative is an item whose left side is empty.
+P pairs of the data, Q texts that are only negatives. An item is a pair, left and right together. A text that is only a
+negative is an item with an empty left text.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ PAIR_SPLITS = ("random", "folders")
 
 @dataclass(frozen=True, eq=False)
 class PairTable:
-    """``left`` and ``right`` (P lists of word numbers), ``negatives`` (P lists of numbers into ``texts``).
+    """``left`` and ``right`` (P lists of word ids), ``negatives`` (P lists of row numbers of ``texts``).
 
-    ``near`` (P + Q,) numbers the groups of equal or nearly equal bodies, right sides first. ``folder`` (P,) is 0, 1
-    or 2 where the data says which split a document belongs to.
+    ``near`` (P + Q,) are group ids of equal or near-equal texts, right texts first. ``folder`` (P,) is 0, 1 or 2 for
+    train, dev and test, if the data is divided that way.
     """
 
     left: Ragged
@@ -38,18 +38,18 @@ class PairTable:
 
 @dataclass(frozen=True, eq=False)
 class ArrangedPairs:
-    """A task, and the row of ``Documents`` (right sides, then texts) behind each of its items."""
+    """A task, and for each of its items the row of `PairTable` (right texts, then ``texts``)."""
 
     task: TaskData
     rows: Ints
 
 
 def pair_task(data: PairTable, split: str, shares: SplitSizes, seed: int, path: str) -> ArrangedPairs:
-    """Items come in the order training, validation, test; each split draws negatives from its own range.
+    """A task of text pairs. Items are in the order training, validation, test; each split has its own candidate range.
 
-    ``random``: groups of near-equal bodies are held out whole. ``folders``: as the data says, less held-out documents
-    with a body near one of an earlier split. Either way no body has an equal or near-equal one in another split.
-    A body is no negative of a left side if any pair joins that left side with an equal body.
+    ``random``: groups of near-equal right texts are held out whole. ``folders``: as in the data, without held-out pairs
+    whose right text is near-equal to one of an earlier split. So no two splits share equal or near-equal right texts.
+    A right text is excluded as a negative of a left text if any pair joins that left text with an equal right text.
     """
     check_split_name(split, PAIR_SPLITS, path, shares)
     n_pairs = len(data.right)
@@ -63,7 +63,9 @@ def pair_task(data: PairTable, split: str, shares: SplitSizes, seed: int, path: 
         notes.append(f"{int((~distinct).sum())} pairs repeat another pair and were left out")
     kept = distinct & (split_of[:n_pairs] >= 0)
     if (distinct & ~kept).any():
-        notes.append(f"{int((distinct & ~kept).sum())} held-out documents are near one of an earlier split: left out")
+        notes.append(
+            f"{int((distinct & ~kept).sum())} held-out pairs are near one of an earlier split and were left out"
+        )
 
     pair, negative = _given_negatives(data, body, split_of, kept, notes)
     used = np.concatenate((kept, np.zeros(len(data.texts), bool)))
@@ -73,7 +75,7 @@ def pair_task(data: PairTable, split: str, shares: SplitSizes, seed: int, path: 
     item = np.full(len(used), -1)
     item[rows] = np.arange(len(rows))
 
-    # a group is a left side within a split, so that the lists of two splits stay apart
+    # A group is a left text within a split, so that two splits never share a list.
     pairs_kept = rows[rows < n_pairs]
     group_key = title * 3 + split_of[:n_pairs]
     group_of = np.full(n_pairs, -1)
@@ -111,10 +113,10 @@ def pair_task(data: PairTable, split: str, shares: SplitSizes, seed: int, path: 
 
 
 def _by_group(data: PairTable, shares: SplitSizes, seed: int, path: str) -> SplitLabels:
-    """Groups with a pair are held out at random; one of negatives alone goes with the first pair that names it."""
+    """Groups with a pair are split at random. A group of negatives only follows the first pair that lists it."""
     n_pairs = len(data.right)
     groups = np.unique(data.near[:n_pairs])
-    what = f"{path}: split='random' of {n_pairs} pairs, whose bodies form {len(groups)} groups of near-equal ones"
+    what = f"{path}: split='random' of {n_pairs} pairs, which form {len(groups)} groups of near-equal texts"
     split_of = np.zeros(int(data.near.max(initial=-1)) + 1, np.int8)
     split_of[groups] = split_at_random(len(groups), shares, seed, what)
     negative_groups = data.near[n_pairs + data.negatives.ids[::-1]]
@@ -124,7 +126,7 @@ def _by_group(data: PairTable, shares: SplitSizes, seed: int, path: str) -> Spli
 
 
 def _by_folder(data: PairTable, path: str) -> SplitLabels:
-    """-1 for a held-out document that is near one of an earlier split."""
+    """The split of each row; -1 for held-out pairs that are near-duplicates of an earlier split."""
     if data.folder is None or len(np.unique(data.folder)) < 3:
         raise InputError(f"{path}: split='folders' needs train/, dev/ and test/. Type --split random.")
     earliest = np.full(int(data.near.max()) + 1, TEST)
@@ -136,10 +138,10 @@ def _by_folder(data: PairTable, path: str) -> SplitLabels:
 def _given_negatives(
     data: PairTable, body: Ints, split_of: SplitLabels, kept: NDArray[np.bool_], notes: list[str]
 ) -> tuple[Ints, Ints]:
-    """(pair, row of the negative) for each given negative that lies in the split of its pair."""
+    """(pair, row of the negative) for each given negative in the same split as its pair."""
     n_pairs = len(data.right)
     pair, text = data.negatives.rows, data.negatives.ids + n_pairs
-    # a negative that is also someone's right side is that document
+    # A negative that equals the right text of a kept pair is replaced by that pair.
     same = np.full(int(body.max(initial=-1)) + 1, -1)
     owners = np.flatnonzero(kept)[::-1]
     same[body[owners]] = owners
@@ -147,7 +149,7 @@ def _given_negatives(
     inside = kept[pair] & (split_of[row] == split_of[pair])
     crossing = int((kept[pair] & ~inside).sum())
     if crossing:
-        notes.append(f"{crossing} given negatives lie in another split than their pair and were left out")
+        notes.append(f"{crossing} given negatives are in another split than their pair and were left out")
     return pair[inside], row[inside]
 
 
@@ -155,13 +157,13 @@ def _drop_excluded(given: Ragged, exclusions: Ragged, notes: list[str]) -> Ragge
     kept = difference(given, exclusions)
     if len(kept.ids) < len(given.ids):
         notes.append(
-            f"{len(given.ids) - len(kept.ids)} given negatives are right sides of their own left side: left out"
+            f"{len(given.ids) - len(kept.ids)} given negatives are right texts of the same left text and were left out"
         )
     return kept
 
 
 def _exclusions(title: Ints, body: Ints, pairs_kept: Ints, group: Ints, rows: Ints) -> Ragged:
-    """For each group, the items whose body some pair, in a split or left out, joins with the group's left side."""
+    """For each group, the items whose right text is paired with the group's left text, in any split or left out."""
     titles, bodies = distinct_pairs(title, body[: len(title)])
     by_title = Ragged(offsets_of(np.bincount(titles, minlength=int(title.max(initial=0)) + 1)), bodies)
     order = np.argsort(body[rows], kind="stable")

@@ -1,4 +1,4 @@
-"""From tables to a task: which rows are examples, how they are split, what text models read."""
+"""Prepares a task from tables: examples, splits, vocabulary and token tables."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ DEFAULT_SPLIT = {"impressions": "time", "sequences": "last", "pairs": "random"}
 
 @dataclass(frozen=True)
 class Lengths:
-    """Places: words of a title and of a body, items of a history."""
+    """Maximum lengths: words of a title, words of a body, items of a history."""
 
     title: int = 30
     body: int = 100
@@ -36,7 +36,7 @@ class Lengths:
     def __post_init__(self) -> None:
         for name in ("title", "body", "history"):
             if getattr(self, name) < 1:
-                raise InputError(f"{name}={getattr(self, name)}, expected 1 or more places")
+                raise InputError(f"{name}={getattr(self, name)}, expected 1 or more")
 
 
 def prepare(
@@ -49,17 +49,17 @@ def prepare(
     min_count: int = 1,
     seed: int = 0,
 ) -> TaskData:
-    """A `TaskData` of ``source``: ``task`` "impressions", "sequences" or "pairs" (None: what the data is by itself).
+    """A `TaskData` from ``source``. ``task``: "impressions", "sequences" or "pairs" (None: the default of the data).
 
-    MIND is impressions, and with ``task="pairs"`` title and abstract of its news. ``split`` None means "time" for
-    impressions, "last" for sequences, "random" for pairs ("folders" for MIND's); where the data cannot be split
-    that way, the error says what to ask for instead.
+    The default of MIND is impressions; ``task="pairs"`` takes titles and abstracts of its news. The default ``split``
+    is "time" for impressions, "last" for sequences, "random" for pairs ("folders" for MIND's). If the data cannot be
+    split that way, the error names an alternative.
     """
     available = _available_tasks(source)
     name = task or available[0]
     if name not in available:
         raise InputError(
-            f"{source.path}: the task is {name}, and {source.kind} data serves {' and '.join(available)}. "
+            f"{source.path}: got the task {name}, but {source.kind} data supports {' and '.join(available)}. "
             f"Choose a model for {' or '.join(available)} (docs/training.md lists them), or other data."
         )
     shares, lengths = shares or SplitSizes(), lengths or Lengths()
@@ -89,7 +89,7 @@ def int_column(table: Any, name: str) -> Ints:
 
 
 def load_sequences(source: Source) -> Sequences:
-    """Positives of each user in the order of time."""
+    """The positives of each user in the order of time."""
     table = source.tables["interactions"]
     times = None if table["time"].null_count else int_column(table, "time")
     return sequences_from_rows(
@@ -103,11 +103,11 @@ def load_sequences(source: Source) -> Sequences:
 
 
 def load_impressions(source: Source) -> Impressions:
-    """Impressions of MIND, or of interactions of one's own that have them."""
+    """The impressions of MIND, or of interactions with an impression column."""
     if source.kind != "mind":
         table = source.tables["interactions"]
         if table["time"].null_count:
-            raise InputError(f"{source.path}: impressions without a time column: what came before what? Add one.")
+            raise InputError(f"{source.path}: impressions need a time column, for the history of each. Add one.")
         user, item, time, label, impression = (int_column(table, name) for name in COLUMNS)
         sizes = len(source.tables["users"]), len(source.tables["items"])
         return impressions_from_rows(user, item, time, label, impression, *sizes)
@@ -151,7 +151,7 @@ def _load_pairs(source: Source) -> tuple[Ragged, Ragged, Ragged, Ragged, Ints | 
         title, abstract = (Ragged.of_arrow(news[f"{name}_words"]) for name in ("title", "abstract"))
         both = np.flatnonzero((title.lengths > 0) & (abstract.lengths > 0))
         if not len(both):
-            raise InputError(f"{source.path}: no news has an abstract, so there are no title-abstract pairs.")
+            raise InputError(f"{source.path}: no news item has an abstract, so there are no title-abstract pairs.")
         nothing = Ragged.of([])
         folder = None if source.parts == ("",) else int_column(news, "part")[both]
         return title.take(both), abstract.take(both), nothing, Ragged.of([[]] * len(both)), folder
@@ -161,7 +161,7 @@ def _load_pairs(source: Source) -> tuple[Ragged, Ragged, Ragged, Ragged, Ints | 
 
 
 def _near_duplicates(source: Source, bodies: Ragged) -> Ints:
-    """Groups of near-equal bodies, worked out once for each content."""
+    """Groups of near-equal texts, cached by content."""
 
     def build(folder: Path) -> dict[str, Any]:
         with TableWriter(folder, "near", {"group": "int32"}) as table:
@@ -174,7 +174,7 @@ def _near_duplicates(source: Source, bodies: Ragged) -> Ints:
 
 
 def _news_text(source: Source, task: TaskData, lengths: Lengths, min_count: int) -> Text:
-    """Words count where training shows a title: in an impression, or in the history before one."""
+    """The vocabulary counts news in training: those in its impressions, and in the histories of these."""
     news = source.tables["news"]
     assert task.impressions is not None
     groups = np.unique(task.train.groups)

@@ -1,4 +1,4 @@
-"""Ragged lists of ids: offsets into a flat array, as samplers and metrics take them."""
+"""Ragged lists of ids: a flat array with offsets, the layout that samplers and metrics take."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ class Ragged:
 
     @classmethod
     def of_pairs(cls, rows: Ints, ids: Ints, n_rows: int) -> Ragged:
-        """From (row, id) pairs in any order, as sorted sets."""
+        """From (row, id) pairs in any order. Each row becomes a sorted set."""
         rows, ids = distinct_pairs(rows, ids)
         return cls(offsets_of(np.bincount(rows, minlength=n_rows)), ids)
 
     @classmethod
     def of_arrow(cls, column: Any) -> Ragged:
-        """From an Arrow list column, which may come in chunks; a null is an empty list."""
+        """From an Arrow list column, chunked or not. A null becomes an empty list."""
         lengths = [chunk.value_lengths().fill_null(0).to_numpy(zero_copy_only=False) for chunk in column.chunks]
         ids = [chunk.flatten().to_numpy(zero_copy_only=False) for chunk in column.chunks]
         empty = [np.zeros(0, np.int64)]
@@ -60,7 +60,7 @@ class Ragged:
         return np.repeat(np.arange(len(self)), self.lengths)
 
     def followed_by(self, other: Ragged) -> Ragged:
-        """The rows of both, these first."""
+        """The rows of both, those of ``self`` first."""
         lengths = np.concatenate((self.lengths, other.lengths))
         return Ragged(offsets_of(lengths), np.concatenate((self.ids, other.ids)))
 
@@ -71,7 +71,7 @@ class Ragged:
 
 
 def difference(lists: Ragged, others: Ragged) -> Ragged:
-    """Sorted sets without what the same row of ``others``, sorted sets too, has."""
+    """Row by row, the ids of ``lists`` that are not in ``others``. Rows of both are sorted sets."""
     span = max(int(lists.ids.max(initial=0)), int(others.ids.max(initial=0))) + 1
     mine, theirs = (part.rows * span + part.ids for part in (lists, others))
     at = np.searchsorted(theirs, mine)
@@ -85,14 +85,14 @@ def offsets_of(lengths: NDArray[np.integer[Any]]) -> Ints:
 
 
 def flat_indices(starts: Ints, offsets: Ints) -> Ints:
-    """Where the ids of lists that begin at ``starts`` lie, list after list."""
+    """Flat indices of the lists that begin at ``starts``, list after list; ``offsets`` has their lengths."""
     return np.arange(offsets[-1]) + np.repeat(starts - offsets[:-1], np.diff(offsets))
 
 
 def distinct_pairs(left: Ints, right: Ints) -> tuple[Ints, Ints]:
-    """Pairs of numbers from 0, sorted, each once."""
+    """The distinct pairs of two arrays of ids, sorted."""
     span = int(right.max(initial=0)) + 1
-    # One key a pair, sorted: unique rows of a matrix, and the hashing of np.unique, take ten times as long.
+    # Sort one integer key per pair: np.unique, on the rows of a matrix or by hashing, takes ten times as long.
     keys = np.sort(left * span + right)
     keys = keys[np.append(True, keys[1:] != keys[:-1])] if len(keys) else keys
     return keys // span, keys % span

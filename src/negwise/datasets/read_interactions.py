@@ -1,8 +1,7 @@
-"""MovieLens, the SASRec text form, and interactions of one's own: rows of (user, item, time, label, impression).
+"""Reads MovieLens, the SASRec text form and other interactions: rows of (user, item, time, label, impression).
 
-Tables: ``users`` and ``items`` with the ids as written, ``interactions`` with numbers into them. ``time`` is null
-where the file has none (its order is the order of time), ``label`` 1 where it has none, ``impression`` null where
-it has none.
+Tables: ``users`` and ``items`` with the ids of the file, ``interactions`` with row numbers of those. If the file lacks
+a column, ``time`` is null (rows are in the order of time), ``label`` is 1 and ``impression`` is null.
 """
 
 from __future__ import annotations
@@ -32,11 +31,11 @@ class Interaction(NamedTuple):
 
 
 def read_interactions(detected: DetectedFormat, folder: Path, bad_rows: BadRows, columns: Mapping[str, str]) -> int:
-    """Write the tables; how many rows were good."""
+    """Write the tables. Returns the number of good rows."""
     file = detected.files[0]
     users, items, impressions = IdMap(), IdMap(), IdMap()
     roles, rows = _rows(detected, bad_rows, columns)
-    day: int | None = None  # the last time, while all of them read as days
+    day: int | None = None  # the last time, as long as all times look like days
     with TableWriter(folder, "interactions", COLUMNS) as table:
         for row in rows:
             user, item, impression = _name(row.user), _name(row.item), _name(row.impression)
@@ -59,7 +58,7 @@ def read_interactions(detected: DetectedFormat, folder: Path, bad_rows: BadRows,
                     day = time // 1000 if looks_like_a_day(time) else None
     if day is not None:
         raise InputError(
-            f"{file}: every time reads as a day, the last {day}; as seconds since 1970 all would lie in that year. "
+            f"{file}: every time looks like a day (the last: {day}); as seconds since 1970 all would be in 1970. "
             f"Write days as {date.fromisoformat(str(day)).isoformat()}."
         )
     users.write(folder, "users")
@@ -70,7 +69,7 @@ def read_interactions(detected: DetectedFormat, folder: Path, bad_rows: BadRows,
 def _rows(
     detected: DetectedFormat, bad_rows: BadRows, columns: Mapping[str, str]
 ) -> tuple[set[str], Iterator[Interaction]]:
-    """The roles that the file has, and its rows."""
+    """The roles that the file has, and an iterator over its rows."""
     file = detected.files[0]
     if detected.form == "spaces":
         return {"user", "item"}, _split(file, bad_rows, None, 2)
@@ -108,7 +107,7 @@ def _ratings(file: Path, bad_rows: BadRows, delimiter: str) -> Iterator[Interact
 def _name(value: Any) -> str:
     if isinstance(value, str):
         return value.strip()
-    if isinstance(value, float):  # a column of whole numbers with gaps comes as floats
+    if isinstance(value, float):  # a Parquet column of whole numbers with nulls arrives as floats
         return str(int(value)) if value.is_integer() else "" if value != value else str(value)
     return "" if value is None else str(value).strip()
 

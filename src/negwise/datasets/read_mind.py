@@ -1,7 +1,7 @@
-"""MIND as published: news.tsv and behaviors.tsv, in one folder or in train/, dev/ and test/.
+"""Reads MIND as published: news.tsv and behaviors.tsv, in one folder or in train/, dev/ and test/.
 
-Tables: ``news`` (each distinct one once, with the first part that has it), ``words`` of their texts, ``users``,
-``impressions``. Where labels are absent, as in test/, ``labels`` is null.
+Tables: ``news`` (each news item once, with the first part that has it), ``words`` of their texts, ``users`` and
+``impressions``. ``labels`` is null for impressions without labels, as in test/.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ IMPRESSIONS = {"user": "int32", "time": "int64", "part": "int8", "history": "int
 
 
 def read_mind(detected: DetectedFormat, folder: Path, bad_rows: BadRows) -> int:
-    """Write the tables; how many impressions there are."""
+    """Write the tables. Returns the number of impressions."""
     parts = [SPLIT_FOLDERS.index(part) if part else 0 for part in detected.parts]
     news, vocabulary, users = IdMap(), IdMap(), IdMap()
     with TableWriter(folder, "news", NEWS) as table:
@@ -47,11 +47,11 @@ def _news(file: Path, part: int, table: TableWriter, news: IdMap, vocabulary: Id
             bad_rows.add_row(file, f"line {number}", f"news {quote(name)} has no {'title' if name else 'id'}")
             continue
         if name in own:
-            bad_rows.add_row(file, f"line {number}", f"news {quote(name)} stands in the file twice")
+            bad_rows.add_row(file, f"line {number}", f"news {quote(name)} is in the file twice")
             continue
         own.add(name)
         if name in news.ids:
-            continue  # the parts share news
+            continue  # other parts may have it too
         news(name)
         numbered = ([vocabulary(word) for word in split_words(field)] for field in (title, abstract))
         table.add(name, category, subcategory, title, abstract, *numbered, part)

@@ -1,7 +1,7 @@
-"""Text pairs of one's own: left, right, optional negatives; also ``{"query", "pos", "neg"}`` with lists.
+"""Reads text pairs: left, right and optional negatives; also ``{"query", "pos", "neg"}`` with lists.
 
-Tables: ``pairs`` with both texts, their words as numbers into ``words``, and ``negatives`` as numbers into
-``texts``, which holds each distinct text that is only a negative once.
+Tables: ``pairs`` with both texts, their words as row numbers of ``words``, and ``negatives`` as row numbers of
+``texts``, which holds each distinct negative once.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ TEXTS = {"text": "string", "words": "ints"}
 
 
 def read_pairs(detected: DetectedFormat, folder: Path, bad_rows: BadRows, columns: Mapping[str, str]) -> int:
-    """Write the tables; how many rows were good."""
+    """Write the tables. Returns the number of good rows."""
     file = detected.files[0]
     chosen = choose_columns(file, "pairs", detected.names, columns)
     good = 0
@@ -48,7 +48,7 @@ def read_pairs(detected: DetectedFormat, folder: Path, bad_rows: BadRows, column
 
 
 class PairWriter:
-    """Writes the tables of text pairs; shared by every source of pairs."""
+    """Writes the tables of text pairs, for every source of pairs."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -74,7 +74,7 @@ class PairWriter:
         return [self._words(word) for word in split_words(text)]
 
     def _text(self, text: str) -> int:
-        # 16 bytes stand for a text, so that memory does not grow with its length
+        # Keep a hash of 16 bytes instead of the text, so that memory does not grow with its length.
         key = hashlib.blake2b(text.encode(), digest_size=16).digest()
         if key not in self._known:
             self._known[key] = len(self._known)
@@ -83,7 +83,7 @@ class PairWriter:
 
 
 def _texts(cell: object) -> list[str] | None:
-    """A text, a list of them, or a JSON list in a cell; None where it is none of these, or a text has no words."""
+    """The texts of a cell: one text, a list, or a JSON list. None if it is none of these, or a text has no words."""
     if cell is None or cell == "":
         return []
     if isinstance(cell, str) and cell.lstrip().startswith('["'):

@@ -1,4 +1,4 @@
-"""Rows of tables that people bring: CSV, TSV, Parquet and JSON lines, a row at a time, as role -> cell."""
+"""Reads CSV, TSV, Parquet and JSON lines row by row, each row as role -> cell."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from negwise.errors import InputError, require
 
 BATCH_ROWS = 512
 READ_AHEAD = 2**16
-"""Bytes of a column read ahead; without it Parquet holds a whole row group, which may be the whole file."""
+"""Bytes of a column to read ahead. Without a limit pyarrow holds a whole row group, which may be the whole file."""
 
 Row = tuple[str, dict[str, Any]]
-"""Where the row stands, and its cells by role."""
+"""Where the row is in its file, and its cells by role."""
 
 
 def read_rows(detected: DetectedFormat, bad_rows: BadRows, chosen: Mapping[str, str]) -> Iterator[Row]:
@@ -50,12 +50,12 @@ def _parquet_rows(detected: DetectedFormat, _: BadRows, chosen: Mapping[str, str
                     yield f"row {number}", dict(zip(columns, cells, strict=True))
     except (arrow.ArrowException, OSError) as error:
         raise InputError(
-            f"{detected.files[0]}, after row {number}: cannot be read on ({error}). Is the file whole?"
+            f"{detected.files[0]}, after row {number}: reading failed ({error}). Is the file complete?"
         ) from error
 
 
 def _python_values(arrow: Any, column: Any) -> list[Any]:
-    """Plain Python values; Python has no nanoseconds, and text may come as bytes."""
+    """Plain Python values: nanoseconds, which Python lacks, become microseconds, and bytes become text."""
     if arrow.types.is_timestamp(column.type):
         column = column.cast(arrow.timestamp("us", column.type.tz), safe=False)
     elif arrow.types.is_binary(column.type) or arrow.types.is_large_binary(column.type):
@@ -64,7 +64,7 @@ def _python_values(arrow: Any, column: Any) -> list[Any]:
 
 
 def _jsonl_rows(detected: DetectedFormat, bad_rows: BadRows, chosen: Mapping[str, str]) -> Iterator[Row]:
-    """A row may lack what is optional, so each is asked for it, not the first alone."""
+    """Optional columns are looked up in every row, because rows may lack them."""
     file = detected.files[0]
     optional = {role: known for role, known in ROLES[detected.kind].items() if role not in chosen}
     for number, text in read_lines(file, bad_rows):
@@ -80,7 +80,7 @@ def _jsonl_rows(detected: DetectedFormat, bad_rows: BadRows, chosen: Mapping[str
             continue
         if "\\u" in text and not is_unicode(row):
             bad_rows.add_row(
-                file, f"line {number}", "half of a surrogate pair (an escape such as \\ud800), which is no text"
+                file, f"line {number}", "half of a surrogate pair (an escape such as \\ud800), which is not valid text"
             )
             continue
         cells = {role: row.get(name) for role, name in chosen.items()}
@@ -93,7 +93,7 @@ def _jsonl_rows(detected: DetectedFormat, bad_rows: BadRows, chosen: Mapping[str
 
 
 def is_unicode(value: Any) -> bool:
-    """Whether UTF-8 can hold every text in ``value``; JSON escapes can also spell half of a surrogate pair."""
+    """Whether UTF-8 can encode every text in ``value``. JSON escapes can also spell half of a surrogate pair."""
     try:
         json.dumps(value, ensure_ascii=False).encode()
     except UnicodeEncodeError:

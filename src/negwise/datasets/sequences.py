@@ -1,4 +1,4 @@
-"""Items in the order in which users took them: the next one is the positive."""
+"""Sequences: the items of each user in the order of time. The positive is the next item."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ from negwise.errors import InputError
 SEQUENCE_SPLITS = ("last", "user", "time")
 
 CONTEXT_ONLY = 3
-"""Items of held-out users that are only read: in no split as positives, and never taught."""
+"""Label of items of held-out users that are only context: never positives, and not in training."""
 
 
 @dataclass(frozen=True, eq=False)
 class Sequences:
-    """``items`` (N,) user after user in the order of time; ``times`` (N,) or None where only the order is known.
+    """``items`` (N,) user after user in the order of time; ``times`` (N,), or None if only the order is known.
 
-    ``disliked`` has, for each user, what was shown and not taken, where the data says.
+    ``disliked`` lists, for each user, items with label 0; None if the data has no such labels.
     """
 
     items: Ints
@@ -52,7 +52,7 @@ class Sequences:
 def sequences_from_rows(
     users: Ints, items: Ints, times: Ints | None, n_users: int, n_items: int, labels: Ints | None = None
 ) -> Sequences:
-    """From rows in any order; rows of one user at one time keep the order of the file."""
+    """Sequences from rows in any order. Rows of a user with equal times keep the order of the file."""
     disliked = None
     if labels is not None and not labels.all():
         disliked = Ragged.of_pairs(users[labels == 0], items[labels == 0], n_users)
@@ -64,10 +64,10 @@ def sequences_from_rows(
 
 
 def sequence_task(data: Sequences, split: str, shares: SplitSizes, max_length: int, seed: int, path: str) -> TaskData:
-    """Examples are (the items before -> the next item). By ``split``:
+    """A task of examples (previous items -> next item). By ``split``:
 
-    ``last``: each user's last item is test, the one before it validation (users with fewer than 3 stay in training);
-    ``user``: users are held out, and their last item is the positive; ``time``: the last days are held out.
+    ``last``: each user's last item is test, the one before it validation (users with fewer than 3 items are in training
+    only). ``user``: users are held out, and their last item is the positive. ``time``: the last days are held out.
     """
     check_split_name(split, SEQUENCE_SPLITS, path, shares)
     split_of = _split_labels(data, split, shares, seed, path)
@@ -77,7 +77,7 @@ def sequence_task(data: Sequences, split: str, shares: SplitSizes, max_length: i
         notes.append(f"{short} users with fewer than 3 items are in training only")
     alone = int((np.diff(data.offsets) == 1).sum())
     if split == "user" and alone:
-        notes.append(f"{alone} users with a single item have nothing before it, and are in no split as examples")
+        notes.append(f"{alone} users with a single item have no history and give no examples")
     users = data.users
     train, val, test = (_examples(data, users, split_of == which, max_length) for which in (TRAIN, VAL, TEST))
     in_training = split_of == TRAIN
@@ -102,7 +102,7 @@ def sequence_task(data: Sequences, split: str, shares: SplitSizes, max_length: i
 def _split_labels(data: Sequences, split: str, shares: SplitSizes, seed: int, path: str) -> SplitLabels:
     if split == "time":
         if data.times is None:
-            raise InputError(f"{path}: split='time', but the file has no times. Type --split last.")
+            raise InputError(f"{path}: split='time' needs times, and the file has none. Type --split last.")
         return split_by_time(data.times, shares, path)
     split_of = np.full(len(data.items), TRAIN, np.int8)
     last, length = data.offsets[1:] - 1, np.diff(data.offsets)
@@ -118,7 +118,7 @@ def _split_labels(data: Sequences, split: str, shares: SplitSizes, seed: int, pa
 
 
 def _examples(data: Sequences, users: Ints, in_split: NDArray[np.bool_], max_length: int) -> Examples:
-    """The places in ``in_split`` that have something before them."""
+    """The positions in ``in_split`` that have a history."""
     start = data.offsets[users]
     at = np.flatnonzero(in_split & (np.arange(len(users)) > start))
     owner = users[at]
@@ -126,7 +126,7 @@ def _examples(data: Sequences, users: Ints, in_split: NDArray[np.bool_], max_len
 
 
 def _training_windows(data: Sequences, split_of: SplitLabels, max_length: int) -> SequenceWindows:
-    """Windows of ``max_length`` training items, cut from the end of each user's."""
+    """Windows of ``max_length`` training items, cut from the end of each user's sequence."""
     users = data.users[split_of == TRAIN]
     items = data.items[split_of == TRAIN]
     offsets = offsets_of(np.bincount(users, minlength=data.n_users))

@@ -1,4 +1,4 @@
-"""From a path to memory-mapped tables: recognise, read once, remember."""
+"""From a path to memory-mapped tables: detect the format, parse once, cache."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from negwise.errors import InputError
 
 @dataclass(frozen=True, eq=False)
 class Source:
-    """Data as it was read. ``tables`` are Arrow tables, memory-mapped; ``digest`` names their content."""
+    """Parsed data. ``tables`` are memory-mapped Arrow tables; ``digest`` is a hash of their content."""
 
     path: str
     kind: str
-    """mind, movielens, sasrec, interactions or pairs."""
+    """One of mind, movielens, sasrec, interactions and pairs."""
     tables: dict[str, Any]
     digest: str
     folder: Path
@@ -39,18 +39,16 @@ def read(
     skip_bad: int = 0,
     cache: str | os.PathLike[str] | None = None,
 ) -> Source:
-    """Read ``path``, or find what was read before: a file, a folder, or the embedded ``docs`` (a folder: ``./docs``).
+    """Read a file, a folder or the embedded ``docs``, from the cache if possible. (A folder of that name: ``./docs``.)
 
-    ``columns`` says which column plays a role (user, item, time, impression, label; left, right, negatives) where
-    names do not. A bad row is an `InputError` with its file and line; ``skip_bad`` allows that many, and
-    ``problems`` of the result has each. ``cache`` stands for `cache_folder`.
+    ``columns`` maps roles (user, item, time, impression, label; left, right, negatives) to columns, where names are not
+    recognized. A bad row raises `InputError` with its file and line. ``skip_bad`` allows that many bad rows, which
+    ``problems`` of the result lists. ``cache`` replaces `cache_folder`.
     """
     check_skip_bad(skip_bad)
     cache_path = Path(cache) if cache is not None else cache_folder()
     if os.fspath(path) == "clicks":
-        raise InputError(
-            "clicks: a simulated world, which is made and not read. In Python: negwise.datasets.clicks().task()."
-        )
+        raise InputError("clicks is simulated, not read from a file. In Python: negwise.datasets.clicks().task().")
     if os.fspath(path) == "docs":
         folder, facts = read_docstring_pairs(cache_path)
         return Source("docs", "pairs", open_tables(folder), facts["digest"], folder)
@@ -62,7 +60,7 @@ def read(
         rows = _read(detected, folder, bad_rows, roles)
         bad_rows.check_limit(rows)
         if not rows:
-            raise InputError(f"{path}: {detected.kind} without a single row. Is the file whole?")
+            raise InputError(f"{path}: {detected.kind} without a single row. Is the file complete?")
         listed = [asdict(problem) | {"file": files.index(problem.file)} for problem in bad_rows.problems]
         return {"kind": detected.kind, "rows": rows, "problems": listed}
 
@@ -74,12 +72,12 @@ def read(
     bad_rows = BadRows(skip_bad)
     for problem in facts["problems"]:
         bad_rows.add_problem(Problem(**problem | {"file": files[problem["file"]]}))
-    bad_rows.check_limit(facts["rows"])  # what was allowed when it was read may not be allowed now
+    bad_rows.check_limit(facts["rows"])  # skip_bad may be lower now than when the cache was written
     return Source(str(path), detected.kind, open_tables(folder), key, folder, tuple(bad_rows.problems), detected.parts)
 
 
 def _read(detected: DetectedFormat, folder: Path, bad_rows: BadRows, columns: Mapping[str, str]) -> int:
-    """Write the tables of ``found``; how many rows were good."""
+    """Write the tables of ``detected``. Returns the number of good rows."""
     if detected.kind == "mind":
         return read_mind(detected, folder, bad_rows)
     if detected.kind == "pairs":

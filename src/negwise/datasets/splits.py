@@ -1,4 +1,4 @@
-"""Who is held out: by time, by user, or at random by groups that belong together. Nothing falls back silently."""
+"""Splits into training, validation and test by time, by user or by random groups. There is no silent fallback."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ from negwise.errors import InputError
 
 TRAIN, VAL, TEST = 0, 1, 2
 MIN_GROUPS = 3
-"""Users or groups that can be split: one for each of training, validation and test."""
+"""Fewest users or groups that can be split: one for each of training, validation and test."""
 
 RANDOM_SPLITS = ("user", "random")
-"""Splits that deal out users or groups, and so can have folds."""
+"""Splits that assign users or groups at random, and so can have folds."""
 
 SplitLabels = NDArray[np.int8]
-"""TRAIN, VAL or TEST for each row."""
+"""TRAIN, VAL or TEST of each row."""
 
 
 @dataclass(frozen=True)
 class SplitSizes:
-    """How much is held out: of the users or groups, or, by time, in days.
+    """Sizes of validation and test: shares of the users or groups, or days for a split by time.
 
-    With ``folds`` users or groups are dealt into that many parts, and part ``fold`` is the test; over all folds each is
-    tested once.
+    With ``folds``, users or groups are divided into that many parts, and part ``fold`` is the test split. Over all
+    folds, each user or group is tested once.
     """
 
     val: float = 0.1
@@ -39,17 +39,17 @@ class SplitSizes:
 
     def __post_init__(self) -> None:
         if not (self.val > 0 and self.test > 0 and self.val + self.test < 1):
-            raise InputError(f"val={self.val}, test={self.test}: expected shares above 0 that leave some for training")
+            raise InputError(f"val={self.val}, test={self.test}: expected shares above 0 with a sum below 1")
         if self.val_days < 1 or self.test_days < 1:
             raise InputError(f"val_days={self.val_days}, test_days={self.test_days}: expected 1 or more")
         if self.folds is not None and not (self.folds >= 2 and 0 <= self.fold < self.folds):
-            raise InputError(f"folds={self.folds}, fold={self.fold}: expected 2 folds or more, counted from 0")
+            raise InputError(f"folds={self.folds}, fold={self.fold}: expected 2 or more folds, counted from 0")
         if self.folds is not None and self.val + 1 / self.folds >= 1:
             raise InputError(f"folds={self.folds}, val={self.val}: nothing is left for training")
 
 
 def split_by_time(times: Ints, shares: SplitSizes, path: str) -> SplitLabels:
-    """The last ``test_days`` days are test, the ``val_days`` before them validation (whole days, UTC)."""
+    """The last ``test_days`` days are test, the ``val_days`` days before them validation (whole days, UTC)."""
     day = times // DAY_MS
     first, last = int(day.min()), int(day.max())
     held = shares.test_days + shares.val_days
@@ -63,12 +63,12 @@ def split_by_time(times: Ints, shares: SplitSizes, path: str) -> SplitLabels:
 
 
 def has_enough_days(times: Ints, shares: SplitSizes) -> bool:
-    """Whether a day is left for training once the last ones are held out."""
+    """Whether at least one day remains for training."""
     return len(times) > 0 and int(times.max() // DAY_MS - times.min() // DAY_MS) >= shares.test_days + shares.val_days
 
 
 def split_at_random(n: int, shares: SplitSizes, seed: int, what: str) -> SplitLabels:
-    """``n`` users or groups (``what`` says which), a share of them held out; a function of ``n`` and ``seed``."""
+    """Splits ``n`` users or groups at random, as a function of ``n`` and ``seed``; ``what`` names them in errors."""
     if n < MIN_GROUPS:
         raise InputError(f"{what}; training, validation and test need {MIN_GROUPS} or more.")
     order = np.random.Generator(np.random.PCG64(seed)).permutation(n)
@@ -90,5 +90,5 @@ def check_split_name(split: str, choices: tuple[str, ...], path: str, shares: Sp
         raise InputError(f"{path}: split={split!r}, expected one of {', '.join(choices)}.")
     if shares.folds is not None and split not in RANDOM_SPLITS:
         able = " or ".join(f"--split {name}" for name in choices if name in RANDOM_SPLITS)
-        raise InputError(f"{path}: split={split!r} deals nobody into folds. Type {able}.")
+        raise InputError(f"{path}: split={split!r} has no folds. Type {able}.")
     return split

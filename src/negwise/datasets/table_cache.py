@@ -1,8 +1,8 @@
-"""What was read once: folders of memory-mapped tables, keyed by the content of the files they came from.
+"""A cache of parsed data: folders of memory-mapped tables, keyed by the content of their source files.
 
-A folder appears whole or not at all: it is written under a temporary name and renamed, so that a reader that is
-killed leaves nothing that looks like a cache, and of two that read at once one wins. Tables are written a chunk at a
-time, so that memory does not grow with the rows.
+A folder is written under a temporary name and then renamed, so it is either complete or absent. A killed reader leaves
+no incomplete cache, and of two readers at once one wins. Tables are written in chunks, so that memory does not grow
+with the rows.
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ from negwise.errors import InputError, require
 from negwise.files import write_atomically
 
 VERSION = 2
-"""Raised whenever a reader writes something else for the same files."""
+"""Increased whenever a reader changes what it writes for the same files."""
 
 MIN_AGE_NS = 2 * 10**9
-"""A file changed this shortly before it was hashed may change again within one tick of its clock."""
+"""The hash of a younger file is not stored: the file may change again within one tick of its timestamps."""
 
 CHUNK_ROWS = 4096
 CHUNK_WEIGHT = 2**20
-"""A chunk is written when it has this many rows, or this many characters and ids."""
+"""A chunk is written once it has this many rows, or this many characters and ids."""
 
 
 def cache_folder() -> Path:
-    """``NEGWISE_CACHE``, or negwise's folder among the caches of the user."""
+    """``NEGWISE_CACHE`` if set, else negwise's folder in the user's cache directory."""
     chosen = os.environ.get("NEGWISE_CACHE")
     if chosen:
         return Path(chosen)
@@ -46,13 +46,13 @@ def cache_folder() -> Path:
 
 
 def content_key(kind: str, files: Sequence[Path], extra: Any, cache: Path) -> str:
-    """A hash of the reader's version, what it was asked, and the bytes of every file, wherever they lie."""
+    """A hash of the reader's version, its options and the bytes of every file, independent of paths."""
     parts = [VERSION, kind, extra, [file_hash(file, cache) for file in files]]
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:32]
 
 
 def file_hash(file: Path, cache: Path) -> str:
-    """SHA-256 of the content, remembered for as long as size, inode, mtime and ctime stay."""
+    """SHA-256 of the content, stored for as long as size, inode, mtime and ctime stay the same."""
     found = file.stat()
     stamp = [found.st_size, found.st_ino, found.st_mtime_ns, found.st_ctime_ns]
     memory = cache / "hashes" / f"{hashlib.sha256(os.fsencode(file.resolve())).hexdigest()[:32]}.json"
@@ -61,7 +61,7 @@ def file_hash(file: Path, cache: Path) -> str:
         if remembered["stamp"] == stamp:
             return str(remembered["sha256"])
     except (OSError, ValueError, KeyError, TypeError):
-        pass  # nothing remembered, or not readable: the content says it
+        pass  # nothing stored, or not readable: hash the content
     now = time.time_ns()
     with file.open("rb") as stream:
         digest = hashlib.file_digest(stream, "sha256").hexdigest()
@@ -71,7 +71,7 @@ def file_hash(file: Path, cache: Path) -> str:
 
 
 def get_or_build(key: str, cache: Path, build: Callable[[Path], dict[str, Any]]) -> tuple[Path, dict[str, Any]]:
-    """The folder of ``key`` and its facts; where it is missing, ``build(folder)`` fills it and returns the facts."""
+    """The folder of ``key`` and its facts. If it is missing, ``build(folder)`` fills it and returns the facts."""
     folder = cache / key
     facts = _read_facts(folder)
     if facts is not None:
@@ -92,7 +92,7 @@ def get_or_build(key: str, cache: Path, build: Callable[[Path], dict[str, Any]])
 
 
 def open_tables(folder: Path) -> dict[str, Any]:
-    """Every table in ``folder``, by name, memory-mapped."""
+    """All tables of ``folder`` by name, memory-mapped."""
     arrow = require("pyarrow", extra="train")
     try:
         return {
@@ -100,11 +100,13 @@ def open_tables(folder: Path) -> dict[str, Any]:
             for file in sorted(folder.glob("*.arrow"))
         }
     except (arrow.ArrowException, OSError) as error:
-        raise InputError(f"{folder}: a damaged cache ({error}). Delete that folder; it will be made again.") from error
+        raise InputError(
+            f"{folder}: the cache is damaged ({error}). Delete that folder; it will be rebuilt."
+        ) from error
 
 
 class TableWriter:
-    """One Arrow IPC file, row by row: ``with TableWriter(folder, "news", {"id": "string"}) as t: t.add("N1")``."""
+    """Writes an Arrow IPC file row by row: ``with TableWriter(folder, "news", {"id": "string"}) as t: t.add("N1")``."""
 
     def __init__(self, folder: Path, name: str, columns: Mapping[str, str]) -> None:
         arrow = require("pyarrow", extra="train")
@@ -147,7 +149,7 @@ class TableWriter:
 
 
 class IdMap:
-    """Numbers for names, in order of first appearance."""
+    """Assigns ids to names, in the order of first appearance."""
 
     def __init__(self) -> None:
         self.ids: dict[str, int] = {}
@@ -167,14 +169,16 @@ def _read_facts(folder: Path) -> dict[str, Any] | None:
     except (FileNotFoundError, NotADirectoryError):
         return None
     except (OSError, ValueError) as error:
-        raise InputError(f"{folder}: a damaged cache ({error}). Delete that folder; it will be made again.") from error
+        raise InputError(
+            f"{folder}: the cache is damaged ({error}). Delete that folder; it will be rebuilt."
+        ) from error
 
 
 def _rename(made: Path, folder: Path) -> None:
     try:
         made.rename(folder)
     except OSError:
-        if _read_facts(folder) is None:  # not another reader that was faster
+        if _read_facts(folder) is None:  # not because another reader was faster
             raise
 
 
@@ -192,4 +196,4 @@ def _try_write(cache: Path, write: Callable[[], Any]) -> Any:
 
 def _write_error(cache: Path, error: OSError) -> InputError:
     reason = error.strerror or error
-    return InputError(f"{cache}: the cache cannot be written ({reason}). Set NEGWISE_CACHE to a folder with room.")
+    return InputError(f"{cache}: cannot write the cache ({reason}). Set NEGWISE_CACHE to another folder.")

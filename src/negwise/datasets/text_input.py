@@ -1,7 +1,7 @@
-"""Text files a line at a time, plain or compressed, and the rows in them that cannot be read.
+"""Reads text files line by line, plain or compressed, and collects rows that cannot be read.
 
-The first bytes of a file decide how it is compressed, not its name. At most one line is in memory, and a line is at
-most `MAX_LINE` bytes. A bad row is an error by default, a reported exception where the caller allows a number of them.
+The first bytes of a file decide how it is compressed, not its name. At most one line is in memory, and a line has at
+most `MAX_LINE` bytes. A bad row is an error by default. With ``skip_bad`` it is skipped and reported.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ PARQUET_MAGIC = b"PAR1"
 _GZIP, _XZ, _ZSTD = b"\x1f\x8b", b"\xfd7zXZ\x00", b"\x28\xb5\x2f\xfd"
 
 MAX_EXCESS = 100_000
-"""Bad rows beyond what is allowed, after which nobody would allow them all: a file of another kind."""
+"""Reading stops at this many bad rows beyond ``skip_bad``: the file must be of another kind."""
 
 MAX_KINDS = 100
-"""Kinds of problem that are told apart, so that memory does not grow with the bad rows."""
+"""Most distinct problems that are counted, so that memory does not grow with the bad rows."""
 
 
 @dataclass(frozen=True)
 class Problem:
-    """One bad row: the file, where in it ("line 7", "row 7" of a Parquet file), and what is wrong."""
+    """One bad row: the file, the place in it ("line 7", in a Parquet file "row 7"), and what is wrong."""
 
     file: str
     where: str
@@ -44,7 +44,7 @@ class Problem:
 
 @dataclass
 class BadRows:
-    """Keeps the first ``skip_bad`` bad rows and counts the rest, so that one error says how many there are in all."""
+    """Collects the first ``skip_bad`` bad rows and counts the rest, so that one error can give the total."""
 
     skip_bad: int = 0
     problems: list[Problem] = field(default_factory=list)
@@ -67,10 +67,10 @@ class BadRows:
             raise InputError(f"{self._beyond}. More than {self.count - 1:,} rows are bad: is this the right file?")
 
     def check_limit(self, good: int) -> None:
-        """At the end of reading ``good`` rows: an error where more are bad than were allowed, or none is good."""
+        """After reading ``good`` rows: raise if more than ``skip_bad`` rows are bad, or if no row is good."""
         if good == 0 and self.count:
             first = (*self.problems, self._beyond)[0]
-            raise InputError(f"{first}. No row is left of {self.count:,}: is this the right file?")
+            raise InputError(f"{first}. None of {self.count:,} rows could be read: is this the right file?")
         first = self._beyond
         if first is None:
             return
@@ -80,7 +80,7 @@ class BadRows:
         many = f" In all {self.count:,} rows are bad{kind}." if self.count > 1 else ""
         them = "them" if self.count > 1 else "it"
         raise InputError(
-            f"{first}{before}.{many} Mend {them}, or leave {them} out: --skip-bad {self.count} "
+            f"{first}{before}.{many} Correct {them}, or skip {them}: --skip-bad {self.count} "
             f"(in Python: skip_bad={self.count})."
         )
 
@@ -92,13 +92,13 @@ def check_skip_bad(skip_bad: int) -> int:
 
 
 def quote(value: object, most: int = 60) -> str:
-    """``value`` as a message shows it: quoted, and short."""
+    """``repr(value)``, cut to ``most`` characters, for messages."""
     text = repr(value)
     return text if len(text) <= most else f"{text[: most - 3]}..."
 
 
 def read_lines(path: Path, bad_rows: BadRows) -> Iterator[tuple[int, str]]:
-    """(number from 1, text without its line end) of each line that is UTF-8."""
+    """(line number from 1, text without its line end) of each UTF-8 line. Other lines are bad rows."""
     number = 0
     try:
         with open_bytes(path) as stream:
@@ -113,15 +113,15 @@ def read_lines(path: Path, bad_rows: BadRows) -> Iterator[tuple[int, str]]:
                     continue
                 yield number, text.rstrip("\r\n")
     except (EOFError, OSError, lzma.LZMAError, zlib.error) as error:
-        raise InputError(f"{path}, after line {number}: cannot be read on ({error}). Is the file whole?") from error
+        raise InputError(f"{path}, after line {number}: reading failed ({error}). Is the file complete?") from error
 
 
 def read_delimited(path: Path, bad_rows: BadRows, delimiter: str) -> Iterator[tuple[int, list[str]]]:
-    """(number of its first line, cells) of each row of a CSV or TSV file; quoted cells may hold line ends.
+    """(number of the first line, cells) of each row of a CSV or TSV file. Quoted cells may contain line ends.
 
-    Every line of a row that cannot be read is a bad row, for a quote that is never closed takes many with it.
+    In a row that cannot be read, each line counts as a bad row: a quote that is never closed swallows many lines.
     """
-    own: list[int] = []  # the lines of the row that is being read
+    own: list[int] = []  # line numbers of the current row
 
     def feed() -> Iterator[str]:
         for number, text in read_lines(path, bad_rows):
@@ -131,15 +131,15 @@ def read_delimited(path: Path, bad_rows: BadRows, delimiter: str) -> Iterator[tu
     rows = csv.reader(feed(), delimiter=delimiter, strict=True)
     while True:
         own.clear()
-        # csv's limit on a cell is 128 KB; a body of text may be longer, and a line is bounded above. The limit is the
-        # whole process's, so it is ours for this row alone.
+        # The csv module limits a cell to 128 KB, and a text may be longer; `MAX_LINE` bounds it. The limit is global to
+        # the process, so it is raised for this row only.
         before = csv.field_size_limit(MAX_LINE)
         try:
             cells = next(rows)
         except StopIteration:
             return
         except csv.Error as error:
-            span = f"; the row began in line {own[0]}: is a quote left open?" if len(own) > 1 else ""
+            span = f"; the row began in line {own[0]}: is a quote not closed?" if len(own) > 1 else ""
             for number in own:
                 bad_rows.add_row(path, f"line {number}", f"not a row of a delimited file ({error}{span})")
             continue
@@ -150,7 +150,7 @@ def read_delimited(path: Path, bad_rows: BadRows, delimiter: str) -> Iterator[tu
 
 
 def open_bytes(path: Path) -> BinaryIO:
-    """The decompressed bytes of ``path``."""
+    """Opens ``path`` for reading; decompresses gzip, xz and zstd."""
     first = first_bytes(path)
     if first.startswith(_GZIP):
         return io.BufferedReader(cast(io.RawIOBase, gzip.open(path, "rb")))
@@ -163,7 +163,7 @@ def open_bytes(path: Path) -> BinaryIO:
 
 
 def first_bytes(path: Path) -> bytes:
-    """The first bytes of a file, which say what it is."""
+    """The first 8 bytes of a file, which identify its format."""
     try:
         with path.open("rb") as file:
             return file.read(8)

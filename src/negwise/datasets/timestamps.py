@@ -1,4 +1,4 @@
-"""Moments of time as milliseconds since 1970 (UTC): the one unit that every reader writes."""
+"""Timestamps as milliseconds since 1970 (UTC), the unit of all cached tables."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from functools import lru_cache
 
 DAY_MS = 86_400_000
 MILLISECONDS_FROM = 10**11
-"""Numbers from here on are milliseconds: as seconds they would lie past the year 5000."""
+"""Numbers from here on are milliseconds. As seconds they would be later than the year 5000."""
 
 
 def parse_timestamp(value: object) -> int | None:
-    """A number of seconds (or milliseconds), an ISO date, or a datetime; None for anything else."""
+    """Milliseconds since 1970 from seconds, milliseconds, an ISO date or a datetime; None for anything else."""
     if isinstance(value, datetime):
         return round((value if value.tzinfo else value.replace(tzinfo=UTC)).timestamp() * 1000)
     if isinstance(value, date):
@@ -33,7 +33,7 @@ def parse_timestamp(value: object) -> int | None:
 
 @lru_cache(maxsize=4096)
 def looks_like_a_day(milliseconds: int) -> bool:
-    """Whether these seconds, written out, read as a day from 1970 on: 20191112 is one, in August 1970 as seconds."""
+    """Whether these seconds read as a day from 1970 on: 20191112 does, which as seconds is in August 1970."""
     digits = str(milliseconds // 1000)
     try:
         return milliseconds % 1000 == 0 and len(digits) == 8 and 1970 <= date.fromisoformat(digits).year < 2100
@@ -42,7 +42,7 @@ def looks_like_a_day(milliseconds: int) -> bool:
 
 
 def parse_mind_timestamp(text: str) -> int | None:
-    """``11/12/2019 2:14:46 PM``, MIND's form; strptime would take most of the time of reading MIND."""
+    """Parses MIND's form ``11/12/2019 2:14:46 PM``. strptime would take most of the time of reading MIND."""
     try:
         day, clock, half = text.split(" ")
         hour, minute, second = (int(part) for part in clock.split(":"))
@@ -62,10 +62,10 @@ def _day(text: str) -> int:
 
 
 def format_timestamp(milliseconds: int) -> str:
-    """A moment, as a person writes it, to the second (UTC)."""
+    """A timestamp as ``YYYY-MM-DD hh:mm:ss`` (UTC)."""
     return datetime.fromtimestamp(milliseconds // 1000, UTC).strftime("%Y-%m-%d %H:%M:%S")
 
 
 def format_day(milliseconds: int) -> str:
-    """The day of a moment, as a person writes it."""
+    """The day of a timestamp as ``YYYY-MM-DD`` (UTC)."""
     return datetime.fromtimestamp(milliseconds / 1000, UTC).date().isoformat()

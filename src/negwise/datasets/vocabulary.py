@@ -1,7 +1,7 @@
-"""Words of a text, and a vocabulary that is taken from the training split alone.
+"""Splitting texts into words, and a vocabulary of the training split.
 
-A cache holds each text as numbers into the word list of its own file, so that a vocabulary and its token
-tables are made without reading text again. L places, N items.
+The cache holds texts as word ids of their file, so that vocabularies and token tables are made without splitting texts
+again. L positions, N items.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _WORD = re.compile(r"[^\W_]+(?:'[^\W_]+)*")
 
 
 def split_words(text: str) -> list[str]:
-    """Runs of letters and digits in lower case; an apostrophe within a word stays.
+    """Words of a text: runs of letters and digits in lower case, with apostrophes inside a word.
 
     >>> split_words("Bob's 2 dogs_ran.")
     ["bob's", '2', 'dogs', 'ran']
@@ -33,13 +33,13 @@ def split_words(text: str) -> list[str]:
 
 
 def has_words(text: str) -> bool:
-    """Whether a text model would read anything of ``text``."""
+    """Whether ``text`` has at least one word."""
     return _WORD.search(text) is not None
 
 
 @dataclass(frozen=True, eq=False)
 class Vocabulary:
-    """``words[0]`` is padding, ``words[1]`` the unknown word, the rest by falling count in training."""
+    """``words[0]`` is padding, ``words[1]`` the unknown word, the others by decreasing count in training."""
 
     words: tuple[str, ...]
 
@@ -59,7 +59,7 @@ class Vocabulary:
     def of(
         cls, fields: Sequence[Ragged], file_words: Sequence[str], min_count: int = 1, most: int | None = None
     ) -> Vocabulary:
-        """From the word numbers of the training texts: words seen ``min_count`` times, at most ``most`` of them."""
+        """From word ids of the training texts: words that occur ``min_count`` times or more, at most ``most`` words."""
         if min_count < 1 or (most is not None and most < 1):
             raise InputError(f"min_count={min_count}, most={most}: expected 1 or more")
         counts = sum(
@@ -70,9 +70,9 @@ class Vocabulary:
         return cls((*SPECIAL, *(file_words[at] for at in kept)))
 
     def table(self, texts: Ragged, file_words: Sequence[str], length: int) -> NDArray[np.int32]:
-        """(N, L) token ids of texts given as word numbers, cut or padded to ``length`` places."""
+        """(N, L) token ids of texts given as word ids, cut or padded to ``length``."""
         if length < 1:
-            raise InputError(f"length={length}, expected 1 or more places")
+            raise InputError(f"length={length}, expected 1 or more")
         number = self._numbers()
         mine = np.array([number.get(word, UNKNOWN) for word in file_words] or [UNKNOWN], np.int32)
         place = np.arange(length)
@@ -84,7 +84,7 @@ class Vocabulary:
 
 @dataclass(frozen=True, eq=False)
 class Text:
-    """What text models read: ``tokens[field]`` (N, L) int32, ``categories[field]`` (N,) int32 with 0 for none."""
+    """Inputs of text models: ``tokens[field]`` (N, L) int32, ``categories[field]`` (N,) int32 with 0 for none."""
 
     vocabulary: Vocabulary
     tokens: Mapping[str, NDArray[np.int32]]
@@ -93,7 +93,7 @@ class Text:
 
 
 def number_categories(names: Sequence[str]) -> tuple[NDArray[np.int32], tuple[str, ...]]:
-    """(N,) numbers from 1, by falling count; 0 where there is no category. And the name of each number."""
+    """(N,) category ids from 1, by decreasing count, 0 for none; and the name of each id."""
     kept = ("", *(name for name, _ in Counter(name for name in names if name).most_common()))
     number = {name: at for at, name in enumerate(kept)}
     return np.array([number[name] for name in names], np.int32), kept

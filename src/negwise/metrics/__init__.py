@@ -1,4 +1,4 @@
-"""AUC, nDCG, hit rate and MRR of ragged groups: exact with ties, mergeable, with standard errors over queries.
+"""AUC, nDCG, hit rate and MRR over queries of any size: exact with ties, mergeable, with standard errors.
 
 ::
 
@@ -6,7 +6,7 @@
     summary = evaluate(rank_catalogue(scores, positives, ...))   # one positive against all items
     summary.auc.value, summary.auc.se, summary.queries, summary.pairs, summary["ndcg@10"].value
 
-A query without a positive or without a negative has no order to judge: it is in no metric, and counted.
+A query without a positive or without a negative has no ranking to evaluate. No metric includes it; it is counted.
 """
 
 from negwise.metrics.per_query import auc_per_query, hit_rate, mrr, ndcg, reciprocal_rank, wins

@@ -1,7 +1,7 @@
-"""One value for each query, (Q,), from its ranks; NaN where a query has no positive or no negative.
+"""One metric value for each query (Q,), from its ranks. NaN for queries without a positive or without a negative.
 
-**Ties.** Every value is its expectation over a random order of the candidates that tie, computed in closed form.
-A model that scores everything the same gets AUC 1/2, not 0 or 1 by the order of the file.
+**Ties.** Every value is the expectation over a random order of tied candidates, computed in closed form.
+A model that gives all candidates the same score gets AUC 1/2, whatever the order of the file.
 
 Shapes: Q queries, P positives.
 """
@@ -18,37 +18,37 @@ Floats = NDArray[np.float64]
 
 
 def wins(ranks: Ranks) -> Floats:
-    """How many of the pairs of a positive and a negative of the query are in the right order, ties half.
+    """Number of (positive, negative) pairs of each query in the right order; a tie counts 1/2.
 
-    Counts each positive against all candidates; every pair of positives then adds 1 whatever its order.
+    Each positive is counted against all candidates. A pair of positives adds 1 in any order, which is subtracted.
     """
     below = np.repeat(ranks.sizes, ranks.positives) - ranks.above - 0.5 * ranks.tied - 0.5
     return _nan_if_unscored(ranks, _sum_by_query(ranks, below) - ranks.positives * (ranks.positives - 1) / 2)
 
 
 def auc_per_query(ranks: Ranks) -> Floats:
-    """Share of those pairs: the area under the ROC curve of the query (MIND's, per impression)."""
+    """Share of pairs in the right order: the area under the ROC curve of each query (MIND's AUC per impression)."""
     return wins(ranks) / _nan_if_unscored(ranks, ranks.positives * ranks.negatives)
 
 
 def ndcg(ranks: Ranks, n: int) -> Floats:
-    """``sum over positives of rank <= n of 1 / log2(rank + 1)``, over the same sum for the best order."""
+    """``sum over positives with rank <= n of 1 / log2(rank + 1)``, divided by the same sum for the ideal order."""
     gains = 1 / np.log2(np.arange(2, _check_cutoff(n) + 2))
     best = np.append(0.0, np.cumsum(gains))[np.minimum(ranks.positives, n)]
     return _sum_by_query(ranks, _expected_weight(ranks, gains)) / _nan_if_unscored(ranks, best)
 
 
 def mrr(ranks: Ranks) -> Floats:
-    """Mean of 1 / rank over the positives of the query, as MIND defines it.
+    """Mean of 1 / rank over the positives of each query, as MIND defines it.
 
-    With one positive this is its reciprocal rank; for the first of several see `reciprocal_rank`.
+    With one positive this is its reciprocal rank. `reciprocal_rank` takes the best of several positives.
     """
     inverse = 1 / np.arange(1, ranks.sizes.max(initial=0) + 1)
     return _sum_by_query(ranks, _expected_weight(ranks, inverse)) / _nan_if_unscored(ranks, ranks.positives)
 
 
 def reciprocal_rank(ranks: Ranks) -> Floats:
-    """1 / rank of the best positive of the query: the reciprocal rank of information retrieval."""
+    """1 / rank of the best positive of each query: the reciprocal rank of information retrieval."""
     above, tied, positives = _block_of_best_positive(ranks)
     inverse = 1 / np.arange(1, ranks.sizes.max(initial=0) + 1)
     values = _expected_weight_at(inverse, above, tied)
@@ -62,10 +62,10 @@ def reciprocal_rank(ranks: Ranks) -> Floats:
 
 
 def hit_rate(ranks: Ranks, n: int) -> Floats:
-    """1 where a positive of the query is among the first ``n``, else 0.
+    """1 if a positive of the query is in the top ``n``, else 0.
 
-    Where ``t`` tied candidates, ``p`` of them positives, compete for the last ``m`` slots, none of the positives
-    gets one with probability ``C(t - p, m) / C(t, m)``, a product of ``p`` factors.
+    If ``t`` tied candidates, ``p`` of them positive, share the last ``m`` slots of the top ``n``, no positive gets a
+    slot with probability ``C(t - p, m) / C(t, m)``, a product of ``p`` factors.
     """
     above, tied, positives = _block_of_best_positive(ranks)
     slots = np.maximum(_check_cutoff(n) - above, 0)
@@ -78,7 +78,7 @@ def hit_rate(ranks: Ranks, n: int) -> Floats:
 
 
 def _expected_weight(ranks: Ranks, weights: Floats) -> Floats:
-    """(P,) the mean weight of the ranks that a positive may take; ranks past the end of ``weights`` weigh 0."""
+    """(P,) Mean weight of the ranks that a positive can have. Ranks beyond ``weights`` have weight 0."""
     return _expected_weight_at(weights, ranks.above, ranks.tied)
 
 
@@ -92,7 +92,7 @@ def _expected_weight_at(weights: Floats, above: Ints, tied: Ints) -> Floats:
 
 
 def _expected_reciprocal_of_first(above: int, tied: int, positives: int) -> float:
-    """E[1 / (above + X)], X the first of ``positives`` random slots out of ``tied``.
+    """E[1 / (above + X)], where X is the smallest of ``positives`` random slots out of ``tied``.
 
     ``P(X = 1) = p / t`` and ``P(X = x + 1) / P(X = x) = (t - x - p + 1) / (t - x)``.
     """
@@ -102,7 +102,7 @@ def _expected_reciprocal_of_first(above: int, tied: int, positives: int) -> floa
 
 
 def _block_of_best_positive(ranks: Ranks) -> tuple[Ints, Ints, Ints]:
-    """(above, tied, positives) of the candidates that tie with the best positive, per query that has one."""
+    """(above, tied, positives) of the candidates tied with the best positive, for each query that has one."""
     counts = ranks.positives[ranks.positives > 0]
     if len(counts) == 0:
         return counts, counts, counts
@@ -113,7 +113,7 @@ def _block_of_best_positive(ranks: Ranks) -> tuple[Ints, Ints, Ints]:
 
 
 def _sum_by_query(ranks: Ranks, values: Floats) -> Floats:
-    """(Q,) sums of ``values`` (P,) over the positives of each query."""
+    """(Q,) Sums of ``values`` (P,) over the positives of each query."""
     sums = np.bincount(ranks.query, weights=values, minlength=len(ranks.positives))
     return sums.astype(np.float64, copy=False)
 
@@ -130,5 +130,5 @@ def _nan_if_unscored(ranks: Ranks, values: NDArray[np.float64 | np.int64]) -> Fl
 
 def _check_cutoff(n: int) -> int:
     if isinstance(n, bool) or not isinstance(n, int | np.integer) or n < 1:
-        raise InputError(f"the cut-off n of nDCG and hit rate must be a whole number from 1; got {n!r}")
+        raise InputError(f"the cutoff n of nDCG and hit rate must be a whole number from 1; got {n!r}")
     return int(n)

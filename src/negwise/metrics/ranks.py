@@ -1,8 +1,8 @@
-"""Where the positives of each query count among its candidates: all that any metric here needs to know.
+"""Ranks of the positives of each query among its candidates. Every metric is computed from these.
 
 Scores are flat, query after query, with CSR offsets: the candidates of query ``q`` are
 ``scores[offsets[q]:offsets[q + 1]]``. A higher score is better; the sign and the scale do not matter.
-Shapes: N candidates, Q queries, P positives.
+Shapes: N candidates, Q queries, P positives; over a whole catalogue B rows, M items, E excluded (row, item) pairs.
 """
 
 from __future__ import annotations
@@ -20,21 +20,21 @@ Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
 
 CHUNK_PAIRS = 1 << 17
-"""Comparisons done at a time, so that their few arrays stay in the cache."""
+"""Comparisons per chunk. The arrays of a chunk fit into the CPU cache."""
 
 CHUNK_SCORES = 1 << 22
-"""Scores compared at a time: the comparison needs a byte for each of them."""
+"""Scores per chunk. A comparison needs one byte for each score."""
 
 SORT_BEYOND = 64
-"""Comparisons for each candidate beyond which one sort is faster (measured: 30 to 90, by the size of queries)."""
+"""Comparisons per candidate above which one sort is faster (measured: 30 to 90, depending on the size of queries)."""
 
 
 @dataclass(frozen=True)
 class Ranks:
-    """The standing of every positive, query after query, and the size of every query.
+    """The rank of every positive, query after query, and the size of every query.
 
-    ``above`` (P,) candidates of its query score higher than a positive and ``tied`` (P,) the same, itself
-    included; ``positives`` (Q,) of the ``sizes`` (Q,) candidates of a query are positives.
+    ``above`` (P,): candidates of the same query with a higher score. ``tied`` (P,): candidates with the same score,
+    the positive included. ``positives`` (Q,): positives of each query. ``sizes`` (Q,): candidates of each query.
     """
 
     above: Ints
@@ -48,17 +48,17 @@ class Ranks:
 
     @property
     def scored(self) -> Bools:
-        """(Q,) the queries that have a positive and a negative; the others are left out of every metric."""
+        """(Q,) True for queries with a positive and a negative. Metrics leave out the others."""
         return (self.positives > 0) & (self.negatives > 0)
 
     @property
     def query(self) -> Ints:
-        """(P,) the query of each positive."""
+        """(P,) The query of each positive."""
         return np.repeat(np.arange(len(self.positives)), self.positives)
 
 
 def rank(scores: ArrayLike, labels: ArrayLike, offsets: ArrayLike) -> Ranks:
-    """Ranks from flat ``scores`` (N,), ``labels`` (N,) of 0 and 1, and ``offsets`` (Q + 1,), arrays or tensors."""
+    """Ranks from flat ``scores`` (N,), ``labels`` (N,) of 0 and 1, and ``offsets`` (Q + 1,): arrays or tensors."""
     flat, positive, bounds = _check_inputs(_to_numpy(scores), _to_numpy(labels), _to_numpy(offsets))
     sizes = np.diff(bounds)
     where = np.flatnonzero(positive)
@@ -75,11 +75,11 @@ def rank_catalogue(
     excluded: ArrayLike | None = None,
     excluded_offsets: ArrayLike | None = None,
 ) -> Ranks:
-    """Ranks of item ``positives[b]`` among all M items of row ``b`` of ``scores`` (B, M), less the excluded ones.
+    """Ranks of item ``positives[b]`` among all M items of row ``b`` of ``scores`` (B, M), without excluded items.
 
-    ``excluded`` (E,) holds item ids row after row, those of row ``b`` from ``excluded_offsets[b]`` to
-    ``excluded_offsets[b + 1]``: the rest of the user's items. An id may come twice and counts once; the
-    positive itself always stays. Counts take place where the scores are, so a tensor on a GPU stays there.
+    ``excluded`` (E,) holds item ids row after row: row ``b`` excludes ``excluded[excluded_offsets[b]:
+    excluded_offsets[b + 1]]``, such as the user's other items. A repeated id counts once. The positive is never
+    excluded. Scores are compared on their own device: a tensor on a GPU stays there.
     """
     if getattr(scores, "ndim", None) != 2 or scores.shape[1] == 0:
         raise InputError(f"scores must be an array or tensor (B, M); got {getattr(scores, 'shape', scores)!r}")
@@ -103,14 +103,14 @@ def _check_inputs(
     scores: NDArray[Any], labels: NDArray[Any], offsets: NDArray[Any]
 ) -> tuple[NDArray[Any], Bools, Ints]:
     if scores.ndim != 1 or scores.dtype.kind not in "fiu":
-        raise InputError(f"scores must be flat real numbers, (N,); got {scores.dtype} of shape {scores.shape}")
+        raise InputError(f"scores must be real numbers of shape (N,); got {scores.dtype} of shape {scores.shape}")
     if labels.shape != scores.shape or labels.dtype.kind not in "fiub":
         raise InputError(
             f"labels must be 0 or 1 for each of the {len(scores)} scores; got {labels.dtype} of shape {labels.shape}"
         )
     if offsets.ndim != 1 or len(offsets) == 0 or offsets.dtype.kind not in "iu":
         raise InputError(
-            f"offsets must be whole numbers, (Q + 1,), for Q queries; got {offsets.dtype} of shape {offsets.shape}"
+            f"offsets must be whole numbers, (Q + 1,) for Q queries; got {offsets.dtype} of shape {offsets.shape}"
         )
     bounds = offsets.astype(np.int64, copy=False)
     if bounds[0] != 0 or bounds[-1] != len(scores) or (np.diff(bounds) < 0).any():
@@ -122,22 +122,22 @@ def _check_inputs(
     positive = labels.astype(bool, copy=False)
     if labels.dtype != bool and not np.array_equal(positive, labels):
         wrong = labels[np.flatnonzero(positive != labels)[0]]
-        raise InputError(f"labels must be 0 or 1; got {wrong!r}. For graded relevance, choose what counts as 1")
-    # min() lets a NaN through and needs no array of its own.
+        raise InputError(f"labels must be 0 or 1; got {wrong!r}. For graded relevance, choose which grades count as 1")
+    # The minimum is NaN if any score is, and needs no extra array.
     if len(scores) and np.isnan(scores.min()):
         at = int(np.flatnonzero(np.isnan(scores))[0])
         query = int(np.searchsorted(bounds, at, side="right")) - 1
         raise InputError(
             f"the score of candidate {at - bounds[query]} of query {query} is NaN (score {at} of all). "
-            "A NaN has no rank: find out where the model makes it"
+            "A NaN has no rank. Check where the model produces it"
         )
     return scores, positive, bounds
 
 
 def _by_comparing(scores: NDArray[Any], where: Ints, starts: Ints, sizes: Ints) -> tuple[Ints, Ints]:
-    """(above, tied) of the positives at ``where``, each compared with all candidates of its query.
+    """(above, tied) of the positives at ``where``: each is compared with all candidates of its query.
 
-    With few positives in a query this is less work than a sort.
+    With few positives per query this is less work than a sort.
     """
     above, tied = np.empty_like(where), np.ones_like(where)
     ends = np.cumsum(sizes)
@@ -145,7 +145,7 @@ def _by_comparing(scores: NDArray[Any], where: Ints, starts: Ints, sizes: Ints) 
     cuts = np.unique(np.append(cuts, len(where)))
     for low, high in pairwise(cuts.tolist()):
         part = slice(low, high)
-        first = ends[part] - sizes[part] - (ends[low] - sizes[low])  # of each positive's run of pairs
+        first = ends[part] - sizes[part] - (ends[low] - sizes[low])  # first pair of each positive
         pairs = np.arange(ends[high - 1] - ends[low] + sizes[low]) + np.repeat(starts[part] - first, sizes[part])
         others, own = scores[pairs], np.repeat(scores[where[part]], sizes[part])
         above[part] = np.add.reduceat(others > own, first, dtype=np.int64)
@@ -156,7 +156,7 @@ def _by_comparing(scores: NDArray[Any], where: Ints, starts: Ints, sizes: Ints) 
 
 
 def _by_sorting(scores: NDArray[Any], where: Ints, starts: Ints, sizes: Ints) -> tuple[Ints, Ints]:
-    """(above, tied) of the positives at ``where`` from one sort of the candidates of their queries."""
+    """(above, tied) of the positives at ``where``, from one sort of the candidates of their queries."""
     query_starts, first = np.unique(starts, return_index=True)
     query_sizes = sizes[first]
     query = np.repeat(np.arange(len(query_starts)), query_sizes)
@@ -165,7 +165,7 @@ def _by_sorting(scores: NDArray[Any], where: Ints, starts: Ints, sizes: Ints) ->
     order = np.lexsort((own, query))
     ordered, ends = own[order], np.cumsum(query_sizes)
     new_run = np.ones(len(order), dtype=bool)
-    new_run[1:] = (ordered[1:] != ordered[:-1]) | (query[1:] != query[:-1])  # query is in order already
+    new_run[1:] = (ordered[1:] != ordered[:-1]) | (query[1:] != query[:-1])  # query is sorted already
     run_starts = np.flatnonzero(new_run)
     run_ends = np.append(run_starts[1:], len(order))
     run = np.empty(len(order), dtype=np.int64)
@@ -176,7 +176,7 @@ def _by_sorting(scores: NDArray[Any], where: Ints, starts: Ints, sizes: Ints) ->
 
 
 def _count_above_and_tied(scores: Any, own: NDArray[Any]) -> tuple[Ints, Ints]:
-    """How many scores of each row lie above and at ``own`` (B,), in plain operators of NumPy or torch."""
+    """How many scores of each row are above and equal to ``own`` (B,). Operators work in NumPy and torch."""
     rows, items = scores.shape
     above, tied = np.empty(rows, dtype=np.int64), np.empty(rows, dtype=np.int64)
     step = max(1, CHUNK_SCORES // items)
@@ -187,7 +187,7 @@ def _count_above_and_tied(scores: Any, own: NDArray[Any]) -> tuple[Ints, Ints]:
         if nan.any():
             raise InputError(
                 f"row {low + int(np.flatnonzero(nan)[0])} of scores holds a NaN, which has no rank. "
-                "Find out where the model makes it"
+                "Check where the model produces it"
             )
         column = own[part, None]
         if not isinstance(chunk, np.ndarray):
@@ -198,7 +198,7 @@ def _count_above_and_tied(scores: Any, own: NDArray[Any]) -> tuple[Ints, Ints]:
 
 
 def _scores_at(scores: Any, rows: Ints, items: Ints) -> NDArray[Any]:
-    """The scores at (rows, items), on the host."""
+    """The scores at (rows, items), on the CPU."""
     if isinstance(scores, np.ndarray):
         return scores[rows, items]
     import torch
@@ -208,9 +208,9 @@ def _scores_at(scores: Any, rows: Ints, items: Ints) -> NDArray[Any]:
 
 
 def _excluded_pairs(ids: Any, offsets: Any, target: Ints, items: int) -> tuple[Ints, Ints]:
-    """(row, item) of every excluded pair, once each and without the positives."""
+    """(row, item) of every excluded pair, each once, without the positives."""
     if ids is None or offsets is None:
-        raise InputError("excluded and excluded_offsets come together: pass the ids and the bounds of each row")
+        raise InputError("excluded and excluded_offsets go together: pass the item ids and the offsets of each row")
     item, bounds = _item_ids(ids, "excluded", items), _to_numpy(offsets)
     if (
         bounds.shape != (len(target) + 1,)
@@ -220,7 +220,7 @@ def _excluded_pairs(ids: Any, offsets: Any, target: Ints, items: int) -> tuple[I
         or (np.diff(bounds) < 0).any()
     ):
         raise InputError(
-            f"excluded_offsets must be {len(target) + 1} whole numbers that rise from 0 to {len(item)}; "
+            f"excluded_offsets must be {len(target) + 1} non-decreasing whole numbers from 0 to {len(item)}; "
             f"got {bounds.dtype} of shape {bounds.shape}"
         )
     row = np.repeat(np.arange(len(target)), np.diff(bounds))
@@ -234,14 +234,14 @@ def _item_ids(values: Any, name: str, items: int) -> Ints:
         return ids.astype(np.int64).reshape(-1)
     if ids.ndim != 1 or ids.dtype.kind not in "iu" or ids.min() < 0 or ids.max() >= items:
         raise InputError(
-            f"{name} must be item ids from 0 to {items - 1}, flat; got {ids.dtype} of shape {ids.shape} "
+            f"{name} must be item ids from 0 to {items - 1}, one-dimensional; got {ids.dtype} of shape {ids.shape} "
             f"from {ids.min()} to {ids.max()}"
         )
     return ids.astype(np.int64, copy=False)
 
 
 def _to_numpy(values: Any) -> NDArray[Any]:
-    """``values`` as a NumPy array; a tensor is detached and copied from its device, half precision widened."""
+    """``values`` as a NumPy array. A tensor is detached and copied to the CPU, half precision to float32."""
     if hasattr(values, "detach"):
         values = values.detach().cpu()
         if values.is_floating_point() and values.element_size() < 4:

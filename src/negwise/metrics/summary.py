@@ -1,7 +1,7 @@
-"""What an evaluation adds up to, and how sure it is: sums over queries that merge by addition.
+"""Metrics of an evaluation with their standard errors, kept as sums over queries so that they merge by addition.
 
-A batch, a shard or a rank makes a `MetricSummary` of its own; the tally of all of them is their sum, with the same
-values, counts and standard errors as one pass over everything.
+Each batch, shard or rank makes its own `MetricSummary`. Their sum has the same values, counts and standard errors as
+one pass over all queries.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from negwise.metrics.ranks import Ranks
 class Ratio:
     """``sum of y / sum of x`` over ``n`` queries, with its standard error.
 
-    Queries are the independent units, whatever happens inside of them: one with many positives or pairs is
-    still one draw, which brings the pair (x, y). This is the ratio estimator over clusters:
+    Queries are the independent units. A query with many positives or pairs is still one draw of the pair (x, y).
+    This is the ratio estimator over clusters:
 
     ``value R = sum y / sum x``,  ``se^2 = n / (n - 1) * sum (y - R x)^2 / (sum x)^2``,
 
-    its bias is of order 1 / n, and with x = 1 it is the mean with the usual standard error.
+    Its bias is of order 1 / n. With x = 1 it is the mean with the usual standard error.
     """
 
     n: int
@@ -40,7 +40,7 @@ class Ratio:
 
     @classmethod
     def of(cls, y: ArrayLike, x: ArrayLike = 1.0) -> Ratio:
-        """The ratio over queries with values ``y`` (n,) and weights ``x`` (n,)."""
+        """The ratio over queries with numerators ``y`` (n,) and denominators ``x`` (n,)."""
         y_values, x_values = np.broadcast_arrays(np.asarray(y, dtype=np.float64), np.asarray(x, dtype=np.float64))
         return cls(
             n=y_values.size,
@@ -53,16 +53,16 @@ class Ratio:
 
     @property
     def value(self) -> float:
-        """NaN without queries."""
+        """sum of y / sum of x; NaN without queries."""
         return self.y / self.x if self.n else math.nan
 
     @property
     def se(self) -> float:
-        """NaN with fewer than two queries, which say nothing about how much queries differ."""
+        """The standard error; NaN with fewer than two queries, where no variance can be estimated."""
         if self.n < 2:
             return math.nan
         squares = self.yy - 2 * self.value * self.xy + self.value**2 * self.xx
-        # Rounding may leave a sum of squares just below 0 where all queries agree.
+        # If all queries agree, rounding may leave a sum of squares just below 0.
         return math.sqrt(self.n / (self.n - 1) * max(squares, 0.0)) / self.x
 
     def __add__(self, other: Ratio) -> Ratio:
@@ -71,9 +71,9 @@ class Ratio:
 
 @dataclass(frozen=True)
 class MetricSummary:
-    """Every metric over ``queries`` queries, and how many more had ``no_positive`` or ``no_negative``.
+    """Every metric over ``queries`` queries. ``no_positive`` and ``no_negative`` count the queries left out.
 
-    ``tally["ndcg@10"].value``, ``tally.auc.value`` and ``.se``; ``a + b`` is the tally of both together.
+    ``summary["ndcg@10"].value``, ``summary.auc.value`` and ``.se``; ``a + b`` is the summary of both.
     """
 
     queries: int
@@ -83,7 +83,7 @@ class MetricSummary:
 
     def __getitem__(self, name: str) -> Ratio:
         if name not in self.metrics:
-            raise InputError(f"no metric {name!r} in this tally; it has {', '.join(self.metrics)}")
+            raise InputError(f"no metric {name!r} in this summary; it has {', '.join(self.metrics)}")
         return self.metrics[name]
 
     @property
@@ -92,7 +92,7 @@ class MetricSummary:
 
     @property
     def wins(self) -> float:
-        """Pairs of a positive and a negative of the same query in the right order, ties half."""
+        """(positive, negative) pairs of the same query in the right order; a tie counts 1/2."""
         return self["auc_pooled"].y
 
     @property
@@ -102,7 +102,7 @@ class MetricSummary:
     def __add__(self, other: MetricSummary) -> MetricSummary:
         if self.metrics.keys() != other.metrics.keys():
             odd = sorted(self.metrics.keys() ^ other.metrics.keys())
-            raise InputError(f"these tallies differ in {', '.join(odd)}; evaluate both with the same cut-offs")
+            raise InputError(f"the two summaries differ in {', '.join(odd)}; evaluate both with the same cutoffs")
         return MetricSummary(
             self.queries + other.queries,
             self.no_positive + other.no_positive,
@@ -111,13 +111,13 @@ class MetricSummary:
         )
 
     def __radd__(self, other: object) -> MetricSummary:
-        """``sum(tallies)`` starts from 0."""
+        """``sum(summaries)`` starts from 0."""
         if other == 0:
             return self
         return NotImplemented
 
     def record(self) -> dict[str, Any]:
-        """The fields of an evaluation in a run log; null where a value or its standard error is undefined."""
+        """The fields of an evaluation record in a run log; None for an undefined value or standard error."""
         values = {name: _or_none(ratio.value) for name, ratio in self.metrics.items()}
         errors = {f"{name}_se": _or_none(ratio.se) for name, ratio in self.metrics.items()}
         return {
@@ -131,7 +131,7 @@ class MetricSummary:
         }
 
     def to_dict(self) -> dict[str, Any]:
-        """The sums themselves, for JSON; `from_dict` gives the same tally back."""
+        """The sums, ready for JSON. `from_dict` restores the same summary."""
         return asdict(self)
 
     @classmethod
@@ -143,17 +143,17 @@ def evaluate(ranks: Ranks, cutoffs: Iterable[int] = (5, 10)) -> MetricSummary:
     """All metrics over the queries of ``ranks``.
 
     ============  ==========================================================================================
-    auc           mean over positives of the share of its own query's negatives below it, ties 1/2
-    auc_pooled    share of all pairs of a positive and a negative of the same query in the right order
-    auc_query     mean over queries of the AUC of each (MIND's)
+    auc           mean over positives of the share of negatives of the same query below it, ties 1/2
+    auc_pooled    share of all (positive, negative) pairs of the same query in the right order, ties 1/2
+    auc_query     mean over queries of the AUC of each query (MIND's)
     mrr           mean over queries of the mean of 1 / rank over their positives (MIND's)
     rr            mean over queries of 1 / rank of their best positive
     ndcg@n        mean over queries of nDCG with binary gains over the first ``n``, for each n of ``cutoffs``
     hit@n         share of queries with a positive among the first ``n``
     ============  ==========================================================================================
 
-    With one positive in every query auc, auc_query, and mrr and rr, are the same. The AUC of all scores
-    thrown together, queries or not, is that of one large query: ``offsets = [0, N]``.
+    With one positive in every query, auc equals auc_query and mrr equals rr. For the AUC of all scores together,
+    pass them as one query: ``offsets = [0, N]``.
     """
     scored = ranks.scored
     positives, negatives = ranks.positives[scored], ranks.negatives[scored]

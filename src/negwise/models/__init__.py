@@ -1,8 +1,8 @@
-"""The paper's seven models, each with the same two calls: encode candidates by id, encode queries.
+"""The paper's seven models, all with the same two methods: encode candidates by id, encode queries.
 
-The score of a query and a candidate is the dot product of their vectors. Tables of words live in the model and move
-with it to the device; only ids travel. `build` makes any of them by name; `PAPER` is the paper's table of
-hyper-parameters, `CHOICES` what it leaves out.
+The score of a query and a candidate is the dot product of their vectors. Token tables are buffers of the model and move
+with it to the device; batches hold ids only. `build` makes a model by name. `PAPER` is the paper's table of
+hyper-parameters; `CHOICES` lists what the paper leaves open.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""BERT4Rec (Sun et al., CIKM 2019): a Transformer that fills gaps in a sequence of items. P gaps."""
+"""BERT4Rec (Sun et al., CIKM 2019): a Transformer that predicts masked items of a sequence. P masked items."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ from negwise.protocols import Query
 
 
 class BERT4Rec(nn.Module):
-    """Candidate: the embedding of the item. Query: ``LN(gelu(W h + b))`` of the last layer's h at a gap.
+    """Candidate: the embedding of the item. Query: ``LN(gelu(W h + b))`` of the last layer's h at a masked position.
 
-    Items are 0..n_items - 1; the model puts ``mask_id`` = n_items at the places that are read. Positions count
-    from the end of the row's items; the oldest of ``max_len`` items and a gap has that of the one after it, since
-    training, which has its gaps among ``max_len`` items, reaches no position beyond.
-    There is no bias per item: LN adds the same vector to every query, whose product with an item's embedding
-    is one. D = heads * head_dim.
+    Items are 0..n_items - 1; the model writes ``mask_id`` = n_items at the positions to predict. Positions are counted
+    from the end of the row. Training masks items among ``max_len``, so it reaches no position beyond that. With
+    ``max_len`` items and a mask after them, the oldest item therefore shares the position of the one after it.
+    There is no bias per item: LN adds the same vector to every query, and its product with an item's embedding acts
+    as that bias. D = heads * head_dim.
     """
 
     needs_items = False
@@ -66,13 +66,13 @@ class BERT4Rec(nn.Module):
         self.apply(_init_weights)
 
     def mask_items(self, query: Query, key: Key) -> tuple[Query, Tensor]:
-        """Gaps for training: the query with P of its items hidden, and those items (P,)."""
+        """Mask items for training: returns the query with P of its items masked, and those items (P,)."""
         masked = mask_sequence(query.items, query.mask, self.mask_rate, key, last_rate=self.last_rate)
         return Query(masked.items, query.mask, query.users, masked.positions), masked.targets
 
     @property
     def table(self) -> Tensor:
-        """The vectors of all items, (n_items, D)."""
+        """Vectors of all items, (n_items, D)."""
         return self.items.weight[: self.mask_id]
 
     def encode_candidates(self, ids: Tensor) -> Tensor:
@@ -80,19 +80,19 @@ class BERT4Rec(nn.Module):
         return self.items(ids)
 
     def encode_queries(self, query: Query, item_vectors: Callable[[Tensor], Tensor]) -> Tensor:  # noqa: ARG002
-        """The gaps at ``query.positions`` -> (P, D); where that is None, the gap that follows each row -> (B, D)."""
+        """Vectors at ``query.positions`` -> (P, D); if that is None, at a mask after each row -> (B, D)."""
         if query.items.shape[1] > self.max_len:
             raise InputError(
-                f"a query has {query.items.shape[1]} places, expected at most max_len={self.max_len}: "
-                "keep the last ones, or make the model with a larger max_len"
+                f"a query has {query.items.shape[1]} positions, expected at most max_len={self.max_len}: "
+                "keep the last items, or build the model with a larger max_len"
             )
         items, mask, masked_positions = query.items, query.mask, query.positions
         if masked_positions is None:
             rows = torch.arange(len(items), device=items.device)
             masked_positions = torch.stack([rows, torch.full_like(rows, items.shape[1])], 1)
             items, mask = F.pad(items, (0, 1)), F.pad(mask, (0, 1), value=True)
-        # Whatever is there: a query must never see its answer.
-        # `torch.full` is filled on the device; `new_tensor` would wait for a copy to it.
+        # Mask these positions in any case: a query must never see its target.
+        # `torch.full` fills on the device; `new_tensor` would wait for a copy to it.
         mask_token = torch.full((), self.mask_id, dtype=items.dtype, device=items.device)
         items = items.index_put((masked_positions[:, 0], masked_positions[:, 1]), mask_token)
         from_end = (mask.sum(1, keepdim=True) - mask.cumsum(1)).clamp(0, self.max_len - 1)
@@ -101,7 +101,7 @@ class BERT4Rec(nn.Module):
 
 
 def _init_weights(module: nn.Module) -> None:
-    """Truncated normal weights and zero biases, for ``model.apply``."""
+    """Initialize with truncated normal weights and zero biases, for ``model.apply``."""
     if isinstance(module, nn.Linear | nn.Embedding):
         nn.init.trunc_normal_(module.weight, std=BERT4REC_STD, a=-2 * BERT4REC_STD, b=2 * BERT4REC_STD)
     if isinstance(module, nn.Linear):

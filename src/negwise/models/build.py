@@ -1,4 +1,4 @@
-"""Any model by its name, from plain arrays."""
+"""Builds any model by name, from plain arrays."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ MODELS: Mapping[str, Callable[..., nn.Module]] = MappingProxyType(
 
 
 def build(name: str, content: Mapping[str, Any], **settings: Any) -> Any:
-    """The model called ``name``, on what it wants of ``content``, with ``settings`` in place of the defaults.
+    """The model ``name``, built from the entries of ``content`` that it needs; ``settings`` override the defaults.
 
-    ``content`` may hold more than the model wants: ``title``, ``abstract``, ``left``, ``right`` (n_items, L) numbers
-    of words; ``category``, ``subcategory`` (n_items,); ``n_words``, ``n_users``, ``n_items``; ``n_categories`` and
-    ``n_subcategories``, which are counted where they are not given; ``vectors`` (n_words, E).
+    ``content`` may hold more than the model needs: ``title``, ``abstract``, ``left``, ``right`` (n_items, L) token ids;
+    ``category``, ``subcategory`` (n_items,); ``n_words``, ``n_users``, ``n_items``; ``n_categories`` and
+    ``n_subcategories``, which default to the largest id + 1; ``vectors`` (n_words, E).
 
     >>> build("bert4rec", {"n_items": 100}, layers=1).mask_id
     100
@@ -45,7 +45,7 @@ def build(name: str, content: Mapping[str, Any], **settings: Any) -> Any:
     if name not in MODELS:
         close = difflib.get_close_matches(name, MODELS, n=1)
         hint = f"; did you mean {close[0]!r}?" if close else "."
-        raise InputError(f"there is no model {name!r}{hint} The models are {', '.join(MODELS)}")
+        raise InputError(f"no model {name!r}{hint} The models are {', '.join(MODELS)}")
     parameters = inspect.signature(MODELS[name]).parameters
     given = {**_counts(content), **content}
     wanted = [word for word, parameter in parameters.items() if parameter.default is parameter.empty]
@@ -63,7 +63,7 @@ def build(name: str, content: Mapping[str, Any], **settings: Any) -> Any:
 
 
 def _counts(content: Mapping[str, Any]) -> dict[str, int]:
-    """How many categories there are, by the largest number in use."""
+    """The numbers of categories, from the largest id in use."""
     pairs = (("n_categories", "category"), ("n_subcategories", "subcategory"))
     return {
         count: int(np.max(np.asarray(content[ids]))) + 1

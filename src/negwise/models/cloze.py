@@ -1,7 +1,7 @@
-"""Cloze: hide some items of a sequence and ask for them. B rows of H places, P hidden ones.
+"""Cloze: mask some items of a sequence, which the model predicts. B rows of H positions, P masked items.
 
-Which places are hidden is a function of (seed, step, row) and of the row's own items: neither padding nor the
-rest of the batch can be seen in it.
+The masked positions are a function of (seed, step, row) and of the items of the row. They depend neither on padding nor
+on the rest of the batch.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ from negwise.draws import Key, Stream, block
 from negwise.errors import InputError
 from negwise.models.layers import check_probabilities
 
-# Another Philox key than that of the negatives, so that masks and negatives of one step are independent.
+# Changes the Philox key, so that masks and negatives of one step are independent.
 MASK_SEED = 0x636C6F7A65000000
 LAST_ITEM_BLOCK = 2**31
-"""The block of a row's coin, far behind those of its places."""
+"""The Philox block that decides whether a row masks its last item only, far beyond the blocks of its positions."""
 
 
 class MaskedItems(NamedTuple):
-    """``items`` (B, H) with 0 where masked; ``positions`` (P, 2), the row and place of each masked item; ``targets``
-    (P,), what was there."""
+    """``items`` (B, H), 0 where masked; ``positions`` (P, 2), the (row, position) of each masked item; ``targets``
+    (P,), the masked items."""
 
     items: Tensor
     positions: Tensor
@@ -34,9 +34,9 @@ class MaskedItems(NamedTuple):
 
 
 def mask_sequence(items: Tensor, mask: Tensor, rate: float, key: Key, *, last_rate: float = 0.0) -> MaskedItems:
-    """Hide ``max(1, round(rate * length))`` items of each row; with probability ``last_rate`` only the last one.
+    """Mask ``max(1, round(rate * length))`` items of each row; with probability ``last_rate`` only the last item.
 
-    ``items``, ``mask`` (B, H). Each set of that many items is equally likely. A row without items asks nothing.
+    ``items``, ``mask`` (B, H). All sets of that many items are equally likely. A row without items masks nothing.
     """
     check_probabilities(rate=rate, last_rate=last_rate)
     if items.shape != mask.shape or items.dim() != 2:
@@ -49,13 +49,13 @@ def mask_sequence(items: Tensor, mask: Tensor, rate: float, key: Key, *, last_ra
 
 
 def _choose_masked(mask: Tensor, rate: float, key: Key, last_below: int) -> Tensor:
-    """Which places are hidden, (B, H): in each row those with the smallest random words."""
+    """The masked positions, (B, H) bool: in each row those with the smallest random words."""
     rows, width = mask.shape
     length = mask.sum(1, keepdim=True)
-    number = (mask.cumsum(1) - 1).clamp(min=0)  # which of its row's items a place holds
+    number = (mask.cumsum(1) - 1).clamp(min=0)  # index of the item within its row
     numbers = key.rows(rows)[:, None]
     blocks = torch.arange((width + 3) // 4, device=mask.device)
-    words = torch.stack(block(key, numbers, blocks, Stream.ITEM), -1).flatten(1)  # (B, places or a few more)
+    words = torch.stack(block(key, numbers, blocks, Stream.ITEM), -1).flatten(1)  # (B, width or a few more)
     words = words.gather(1, number).masked_fill(~mask, 2**32)
     wanted = torch.floor(rate * length.double() + 0.5).clamp(min=1)
     first = torch.arange(width, device=mask.device) < wanted
@@ -65,7 +65,7 @@ def _choose_masked(mask: Tensor, rate: float, key: Key, last_below: int) -> Tens
 
 
 def _choose_masked_compiled(mask: Tensor, rate: float, key: Key, last_below: int) -> Tensor:
-    """The same by numba, several times as fast on a CPU, where this was most of the time of preparing a step."""
+    """The same in numba: several times as fast on a CPU, where masking took most of the time to prepare a step."""
     from negwise.models.compiled_cloze import choose_masked
 
     chosen = torch.zeros_like(mask)

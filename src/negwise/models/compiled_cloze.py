@@ -1,4 +1,4 @@
-"""The gaps of `negwise.models.cloze` as a numba loop, bit for bit."""
+"""The masked positions of `negwise.models.cloze` as a numba loop, equal bit for bit."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ LOW = u64(0xFFFFFFFF)
 
 @njit(cache=True, nogil=True)
 def choose_masked(chosen, mask, numbers, rate, last_below, step, stream, seed, last_item_block):  # type: ignore[no-untyped-def]
-    """Set ``chosen`` (B, H), zeros before, where an item of row ``numbers[b]`` is to be filled in."""
+    """Set ``chosen`` (B, H), initially all false, at the masked positions of row ``numbers[b]``."""
     rows, width = mask.shape
     k0, k1 = u32(u64(seed) & LOW), u32(u64(seed) >> HALF)
     positions = np.empty(width, np.int64)
-    ranked = np.empty(width + 3, np.uint64)  # the random word of each item, then its number: no two are alike
+    ranked = np.empty(width + 3, np.uint64)  # random word << 32 | index of the item: all distinct
     for b in range(rows):
         length = 0
         for place in range(width):

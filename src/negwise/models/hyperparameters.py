@@ -1,4 +1,4 @@
-"""What the paper says about its models, and what it leaves out, both as data. The models' defaults come from here."""
+"""The hyper-parameters that the paper gives, and our choices for those it leaves open. The models' defaults."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class PaperSettings:
-    """One column of the paper's table of hyper-parameters; 0 where it has a dash."""
+    """One column of the paper's table of hyper-parameters; 0 for a dash."""
 
     heads: int
     head_dim: int
@@ -36,9 +36,9 @@ PAPER = {
     "siamese-lstm": SIAMESE_LSTM,
     "bert4rec": BERT4REC,
 }
-"""The paper's table, by the names that `negwise.models.build` takes, in the order of its columns."""
+"""The paper's table by the model names of `negwise.models.build`, in the order of its columns."""
 
-# What the paper leaves out; CHOICES has the reasons.
+# What the paper leaves open. CHOICES has the reasons.
 EMBEDDING_WIDTH = 300
 EMBEDDING_STD = 0.1
 POOLING_WIDTH = 200
@@ -66,7 +66,7 @@ _CNN = ("naml", "lstur", "siamese-cnn")
 
 @dataclass(frozen=True)
 class Choice:
-    """Something the paper leaves out: what it is, for which models, our value and why."""
+    """A hyper-parameter that the paper leaves open: what it is, for which models, our value and why."""
 
     what: str
     models: tuple[str, ...]
@@ -78,158 +78,158 @@ CHOICES = (
     Choice(
         "width of word embeddings",
         _TEXT,
-        f"{EMBEDDING_WIDTH}, or that of the vectors loaded",
-        "that of the 300d GloVe vectors that the NAML authors' code loads; the NRMS authors' code has 300 too",
+        f"{EMBEDDING_WIDTH}, or the width of the loaded vectors",
+        "the width of the GloVe vectors that the NAML authors' code loads; the NRMS authors' code has 300 too",
     ),
     Choice(
-        "embeddings of words and categories at the start",
+        "initial embeddings of words and categories",
         _TEXT,
-        f"normal, std {EMBEDDING_STD}; with vectors, words not found follow the found ones' mean and std per column",
-        "a missing word should look like a word, not stand out by its length",
+        f"normal, std {EMBEDDING_STD}; with loaded vectors, missing words follow the mean and std of each column",
+        "a missing word should look like other words and not differ in length",
     ),
     Choice(
-        "weights at the start",
+        "initial weights",
         _TEXT,
-        "Glorot uniform, recurrent ones orthogonal, biases 0, but 1 for the forget gate of the LSTM",
+        "Glorot uniform; recurrent weights orthogonal; biases 0, but 1 for the forget gate of the LSTM",
         "the defaults of Keras, which the paper used",
     ),
     Choice(
-        "places of dropout",
+        "positions of dropout",
         _TEXT,
-        "on the words' vectors, and before additive attention over words or (NRMS) over self-attended news; in "
-        "the Transformer also on the attention's weights and on what each part adds",
-        "where the NRMS authors' code has it; in the Transformer, where BERT has it",
+        "on word vectors, and before additive attention over words or (NRMS) over self-attended news; in the "
+        "Transformer also on attention weights and on each sublayer's output",
+        "as in the NRMS authors' code; in the Transformer as in BERT",
     ),
     Choice(
         "width inside additive attention",
         _TEXT,
         str(POOLING_WIDTH),
-        "that of the NRMS authors' code, of NAML in microsoft/recommenders and of LSTUR in newsreclib",
+        "as in the NRMS authors' code, in NAML of microsoft/recommenders and in LSTUR of newsreclib",
     ),
     Choice(
         "scores of self-attention",
         ("nrms",),
-        "products of two projections over the square root of the head size, no biases",
+        "dot products of two projections divided by the square root of the head size, no biases",
         "the NRMS authors' code",
     ),
     Choice(
-        "window of the CNN", _CNN, str(CNN_WINDOW), "that of NAML in microsoft/recommenders and of LSTUR in newsreclib"
+        "window of the CNN", _CNN, str(CNN_WINDOW), "as in NAML of microsoft/recommenders and in LSTUR of newsreclib"
     ),
     Choice(
         "width of category embeddings",
         ("naml", "lstur"),
         str(CATEGORY_WIDTH),
-        "that of NAML in microsoft/recommenders and of LSTUR in newsreclib; in LSTUR they join the title's vector, "
-        "so that D = 256 + 2 * 100",
+        "as in NAML of microsoft/recommenders and in LSTUR of newsreclib; in LSTUR they are concatenated with the "
+        "title's vector, so that D = 256 + 2 * 100",
     ),
     Choice(
         "variant of LSTUR",
         ("lstur",),
         USER_VARIANT,
-        "its paper has both; a reader without history then is the long-term vector itself, with no special case",
+        "its paper has both; with this one a user without history is the long-term vector, without a special case",
     ),
     Choice(
         "reset gate of the GRU",
         ("lstur",),
-        "applied after the product with the state's weights",
-        "the GRU of PyTorch and cuDNN, which runs a whole history in one call",
+        "applied after the product of weights and state",
+        "as in PyTorch and cuDNN, which run a whole history in one call",
     ),
     Choice(
         "masking of the long-term user vector",
         ("lstur",),
-        f"with probability {USER_MASK_RATE} in training; vectors start at 0",
-        "newsreclib's rate (other code has 0.1); starting at 0, as in microsoft/recommenders, a user never trained "
-        "on is a masked one",
+        f"with probability {USER_MASK_RATE} in training; initial vectors are 0",
+        "newsreclib's rate (other code has 0.1); with initial vectors of 0, as in microsoft/recommenders, a user "
+        "unseen in training equals a masked user",
     ),
     Choice(
         "a news item without abstract or category",
         ("naml",),
-        "that view takes no part in the attention over views",
-        "a zero vector in its place would still take its share of the weight",
+        "the attention over views masks that view",
+        "a zero vector instead would still get attention weight",
     ),
     Choice(
         "an empty history",
         ("nrms", "naml"),
         "the zero vector: all candidates tie",
-        "nothing is known of the reader; a made-up history would look like knowledge",
+        "nothing is known about the user; an invented history would look like data",
     ),
     Choice(
         "layers, inner width, order of normalisation",
         ("siamese-transformer",),
-        f"words projected to 256, {TEXT_LAYERS} layers, {INNER_RATIO} x 256, ReLU, normalised after each part",
-        "the layer of Vaswani et al. 2017, with the fewest layers in which one reads what another wrote",
+        f"words projected to 256, {TEXT_LAYERS} layers, {INNER_RATIO} x 256, ReLU, post-norm",
+        "the layer of Vaswani et al. 2017, with the fewest layers at which one uses the output of another",
     ),
     Choice(
         "positions of words",
         ("siamese-transformer",),
         "sinusoids",
-        "no weights, so that a checkpoint serves texts of any length",
+        "no weights, so that a checkpoint works for texts of any length",
     ),
     Choice(
         "pooling of a text",
         _SIAMESE,
         "additive attention",
-        "that of the news models, so that the three differ in the layer that reads the words and in nothing else",
+        "as in the news models, so that the three siamese models differ only in the layer over words",
     ),
     Choice(
         "activation of the CNN",
         ("siamese-cnn",),
-        "GELU (the news models have ReLU, as NAML in microsoft/recommenders)",
-        "with ReLU a text of a word or two can become the zero vector, which has no gradient back",
+        "GELU (the news models have ReLU, as in NAML of microsoft/recommenders)",
+        "with ReLU a text of one or two words can become the zero vector, which has no gradient",
     ),
     Choice(
-        "direction of the LSTM", ("siamese-lstm",), "one", "256 units are D, and padding on the right cannot be seen"
+        "direction of the LSTM", ("siamese-lstm",), "one", "256 units are D, and padding on the right changes no state"
     ),
     Choice(
         "score of two texts",
         _SIAMESE,
         f"cosine / {TEXT_TEMPERATURE}",
-        "bounded, so that long vectors cannot saturate the softmax; None gives the plain dot product",
+        "bounded, so that long vectors cannot saturate the softmax; temperature=None gives the plain dot product",
     ),
     Choice(
         "layers, inner width, activation, order of normalisation",
         ("bert4rec",),
-        f"{BERT4REC_LAYERS} layers, {INNER_RATIO} x 64, GELU, normalised after each part, and queries once more",
+        f"{BERT4REC_LAYERS} layers, {INNER_RATIO} x 64, GELU, post-norm, and one more layer norm on queries",
         "the BERT4Rec authors' code and its settings for ML-1M",
     ),
     Choice(
-        "weights at the start",
+        "initial weights",
         ("bert4rec",),
-        f"normal, std {BERT4REC_STD}, cut at two std; biases 0",
+        f"normal, std {BERT4REC_STD}, truncated at two std; biases 0",
         "the BERT4Rec authors' code: TensorFlow's truncated normal",
     ),
     Choice(
         "length of a sequence",
         ("bert4rec",),
-        f"{BERT4REC_MAX_LENGTH} items, and a place for the mask of the next one",
+        f"{BERT4REC_MAX_LENGTH} items, and one position for the mask of the next item",
         "the BERT4Rec authors' settings for ML-1M, where the mask is one of the 200",
     ),
     Choice(
         "positions of items",
         ("bert4rec",),
         "learned, counted from the end",
-        "the next item then always has the same position, and padding on either side cannot be seen",
+        "the next item then always has the same position, and padding on either side changes nothing",
     ),
     Choice("share of items masked", ("bert4rec",), str(BERT4REC_MASK_RATE), "the BERT4Rec authors' settings for ML-1M"),
     Choice(
         "rows with only the last item masked",
         ("bert4rec",),
         "1 in 11",
-        "its authors' code makes ten random maskings of a sequence and one of its last item",
+        "the authors' code masks each sequence ten times at random and once at its last item",
     ),
     Choice(
         "bias of an item",
         ("bert4rec",),
-        "none of its own, which the authors' code has",
-        "scores are dot products; the last normalisation adds the same vector b to every query, and e . b is a bias "
-        "of item e",
+        "none (the authors' code has one)",
+        "scores are dot products; the last layer norm adds the same vector b to every query, and e . b acts as the "
+        "bias of item e",
     ),
     Choice(
         "words and clicks kept",
         _TEXT,
         f"titles {TITLE_WORDS}, abstracts and bodies {BODY_WORDS}, histories {HISTORY}",
-        "titles and histories as in the NRMS authors' code; 100 words held 99.7% of 1,901 of MIND's abstracts whole; "
-        "the data decides, the models take any length",
+        "titles and histories as in the NRMS authors' code; 100 words kept 99.7% of 1,901 MIND abstracts whole; set "
+        "by the data, as the models take any length",
     ),
 )
-"""What the paper leaves out."""
+"""What the paper leaves open."""

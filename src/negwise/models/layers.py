@@ -1,10 +1,10 @@
-"""Layers that padding cannot be seen through, how their weights start, and checks of settings.
+"""Layers whose output does not depend on padding, weight initialization, and checks of settings.
 
-N rows, L places, E width in, D width out. Each layer takes ``x`` (N, L, E) and ``mask`` (N, L), true where there is
-something. Where a row has nothing at all, softmax has no answer: the zero vector is ours, with gradient 0, never NaN.
+N rows, L positions, E input width, D output width. A layer takes ``x`` (N, L, E) and ``mask`` (N, L), false at padding.
+Softmax is undefined for a row that is all padding: such a row gives the zero vector, with gradient 0 and never NaN.
 
-Recurrent layers run over rows of different length without packing: cuDNN's plain path, and no wait for lengths. A state
-never looks ahead, so what comes after the last item cannot be seen in it.
+Recurrent layers run over rows of different lengths without packing: on cuDNN's plain path, without waiting for the
+lengths. A state never depends on later positions, so padding on the right cannot change it.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from negwise.errors import InputError
 
 SDPA_BACKENDS = [SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH]
-"""Not cuDNN's, which is slow at every new shape: each step has another number of texts, some 100 ms on an H200."""
+"""Without cuDNN, which is slow at each new shape: about 100 ms on an H200, and every step has a new number of texts."""
 
 
 class AdditivePooling(nn.Module):
-    """A weighted mean of places: weights softmax(q . tanh(W x + b)); (N, L, E) -> (N, E)."""
+    """Weighted mean over positions with weights softmax(q . tanh(W x + b)): (N, L, E) -> (N, E)."""
 
     def __init__(self, width: int, inner: int) -> None:
         super().__init__()
@@ -40,9 +40,9 @@ class AdditivePooling(nn.Module):
 
 
 class SelfAttention(nn.Module):
-    """Multi-head self-attention softmax(Q K' / sqrt d) V, heads side by side: (N, L, E) -> (N, L, heads * d).
+    """Multi-head self-attention softmax(Q K' / sqrt d) V, heads concatenated: (N, L, E) -> (N, L, heads * d).
 
-    ``bias`` is for the three projections; ``dropout`` is on the weights.
+    ``bias`` adds biases to the three projections. ``dropout`` applies to the attention weights.
     """
 
     def __init__(self, width: int, heads: int, head_dim: int, *, bias: bool = False, dropout: float = 0.0) -> None:
@@ -54,7 +54,7 @@ class SelfAttention(nn.Module):
 
     def forward(self, x: Tensor, mask: Tensor) -> Tensor:
         query, key, value = self.projections(x).unflatten(-1, (3, self.heads, -1)).permute(2, 0, 3, 1, 4).unbind(0)
-        # A row without anything looks at everything, so that it stays finite; nobody reads what it finds.
+        # A row that is all padding attends to every position: it stays finite, and no layer uses its output.
         key_mask = mask | ~mask.any(-1, keepdim=True)
         dropout = self.dropout if self.training else 0.0
         with sdpa_kernel(SDPA_BACKENDS) if x.is_cuda else nullcontext():
@@ -63,9 +63,9 @@ class SelfAttention(nn.Module):
 
 
 class Convolution(nn.Module):
-    """activation(conv(x)) over windows of ``window`` words, as many places out as in: (N, L, E) -> (N, L, filters).
+    """activation(conv(x)) over windows of ``window`` words, of the same length: (N, L, E) -> (N, L, filters).
 
-    Padding is zeros, like what lies beyond the ends of the text, so that it cannot be seen.
+    Padding is set to zeros, like the positions beyond the ends of the text, so the output does not depend on it.
     """
 
     def __init__(
@@ -84,14 +84,14 @@ class Convolution(nn.Module):
 
 
 class LSTMLayer(nn.Module):
-    """An LSTM in reading order, one state per word: (N, L, E) -> (N, L, D). Padding is on the right."""
+    """A forward LSTM, one state per word: (N, L, E) -> (N, L, D). Padding is on the right."""
 
     def __init__(self, width: int, hidden: int) -> None:
         super().__init__()
         check_positive_ints(hidden=hidden)
         self.lstm = nn.LSTM(width, hidden, batch_first=True)
 
-    def forward(self, x: Tensor, mask: Tensor) -> Tensor:  # noqa: ARG002 - the reader of the states has the mask
+    def forward(self, x: Tensor, mask: Tensor) -> Tensor:  # noqa: ARG002 - the pooling layer applies the mask
         states: Tensor = self.lstm(x)[0]
         return states
 
@@ -99,7 +99,7 @@ class LSTMLayer(nn.Module):
 class GRULastState(nn.Module):
     """The state of a GRU after the last item: x (N, L, E), length (N,), start (N, D) -> (N, D).
 
-    Padding is on the right; a row without items ends where it starts.
+    Padding is on the right. A row without items keeps its initial state.
     """
 
     def __init__(self, width: int, hidden: int) -> None:
@@ -116,10 +116,9 @@ class GRULastState(nn.Module):
 
 
 class Encoder(nn.Module):
-    """``pooling(dropout(context(x)))``: x (N, L, E), mask (N, L) -> (N, D). All masked: the zero vector.
+    """``pooling(dropout(context(x)))``: x (N, L, E), mask (N, L) -> (N, D). All padding: the zero vector.
 
-    ``context`` maps (N, L, E) and the mask to (N, L, D). With words as places it encodes a text, with clicked
-    news as places a reader.
+    ``context`` maps (N, L, E) and the mask to (N, L, D). Over words this encodes a text, over clicked news a user.
     """
 
     def __init__(self, context: nn.Module, width: int, pooling: int, dropout: float) -> None:
@@ -134,25 +133,25 @@ class Encoder(nn.Module):
 
 
 def masked_softmax(scores: Tensor, mask: Tensor) -> Tensor:
-    """Softmax over the last axis of ``scores`` (..., L) where ``mask`` is true; 0 elsewhere and in rows without any."""
-    # The lowest finite number is far enough from any score that its exponential is exactly 0, and unlike
-    # -inf it keeps rows without anything free of NaN, forward and backward.
+    """Softmax over the last axis of ``scores`` (..., L) where ``mask`` is true; 0 elsewhere and in rows all masked."""
+    # The lowest finite number is so far from any score that its exponential is exactly 0. Unlike -inf it gives
+    # no NaN in rows that are all masked, forward and backward.
     lowest = torch.finfo(scores.dtype).min
     return torch.softmax(scores.masked_fill(~mask, lowest), -1) * mask
 
 
 @torch.no_grad()
 def init_xavier(module: nn.Module) -> None:
-    """Glorot-uniform weights, orthogonal recurrences, zero biases, for ``model.apply``: as Keras starts its layers.
+    """Keras' initialization, for ``model.apply``: Glorot-uniform weights, orthogonal recurrent weights, zero biases.
 
-    Query, key and value are three matrices, although they are kept as one. An LSTM begins by remembering: the bias
-    of its forget gate is 1.
+    Query, key and value are initialized as three matrices, although they are stored as one. The bias of an LSTM's
+    forget gate is 1, so that the LSTM starts by remembering.
     """
     if isinstance(module, nn.Linear | nn.Conv1d):
         nn.init.xavier_uniform_(module.weight)
         if module.bias is not None:
             nn.init.zeros_(module.bias)
-    elif isinstance(module, SelfAttention):  # after the Linear in it, which `apply` comes to first
+    elif isinstance(module, SelfAttention):  # after its Linear, which `apply` visits first
         for part in module.projections.weight.chunk(3):
             nn.init.xavier_uniform_(part)
     elif isinstance(module, nn.GRU | nn.LSTM):
@@ -169,14 +168,14 @@ def init_xavier(module: nn.Module) -> None:
 
 
 def check_positive_ints(**settings: object) -> None:
-    """Each is a whole number of 1 or more: a width, a number of layers, of heads, of items."""
+    """Raise unless each setting is a whole number from 1: a width, a number of layers, heads or items."""
     for name, value in settings.items():
         if isinstance(value, bool) or not isinstance(value, Integral) or value < 1:
             raise InputError(f"{name}={value!r}, expected a whole number, 1 or more")
 
 
 def check_probabilities(**settings: object) -> None:
-    """Each is a probability."""
+    """Raise unless each setting is a probability."""
     for name, value in settings.items():
         if not isinstance(value, Real) or not 0 <= float(value) <= 1:
-            raise InputError(f"{name}={value!r}, expected a share from 0 to 1")
+            raise InputError(f"{name}={value!r}, expected a probability from 0 to 1")

@@ -1,4 +1,4 @@
-"""LSTUR (An et al., ACL 2019): what a reader clicked lately through a GRU, who they are through an embedding."""
+"""LSTUR (An et al., ACL 2019): short-term interests by a GRU over clicks, long-term ones by a user embedding."""
 
 from __future__ import annotations
 
@@ -38,15 +38,15 @@ from negwise.protocols import Query
 
 
 class LSTUR(nn.Module):
-    """News: title by CNN and additive attention, beside embeddings of category and subcategory.
+    """News: title by CNN and additive attention, concatenated with embeddings of category and subcategory.
 
-    ``title`` (n_items, L) has the numbers of words, below ``n_words``, 0 for padding; ``category``,
-    ``subcategory`` (n_items,) numbers below their counts, 0 for none, which is the zero vector.
+    ``title`` (n_items, L) holds token ids below ``n_words``, 0 for padding. ``category``, ``subcategory`` (n_items,)
+    hold ids below their counts, 0 for none, which is the zero vector.
 
-    Reader, ``variant="ini"``: the GRU over the clicked news starts at the long-term vector of the user;
-    ``"con"``: it starts at 0, and its last state (half of D) stands beside the long-term vector.
-    D = hidden + 2 * category_width. In training a user's long-term vector is 0 with probability
-    ``user_mask_rate``, and it starts at 0, so that unknown users work.
+    User, ``variant="ini"``: the long-term vector of the user is the initial state of the GRU over the clicked news.
+    ``"con"``: the GRU starts at 0, and its last state (half of D) is concatenated with the long-term vector.
+    D = hidden + 2 * category_width. In training, a long-term vector is set to 0 with probability ``user_mask_rate``.
+    Its initial value is 0 too, so that the model can serve unknown users.
     """
 
     needs_items = True
@@ -105,8 +105,8 @@ class LSTUR(nn.Module):
         return torch.cat([title, category.to(title.dtype), subcategory.to(title.dtype)], 1)
 
     def encode_queries(self, query: Query, item_vectors: Callable[[Tensor], Tensor]) -> Tensor:
-        """Clicked news of B users -> (B, D); without clicks only the long-term vector is left."""
-        # Padding may be anywhere. It is ids that move to the left, in their order: vectors are hundreds of times wider.
+        """Clicked news of B users -> (B, D). Without clicks only the long-term vector remains."""
+        # Padding may be anywhere. Move ids to the left in their order, not vectors, which are hundreds of times wider.
         order = torch.argsort(query.mask.logical_not().byte(), dim=1, stable=True)
         news, length = item_vectors(query.items.gather(1, order)), query.mask.sum(1)
         long_term = self.users(query.users)

@@ -1,4 +1,4 @@
-"""NAML (Wu et al., IJCAI 2019): several views of a news item, weighed by attention. V views."""
+"""NAML (Wu et al., IJCAI 2019): several views of a news item, combined by attention. V views."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from negwise.protocols import Query
 
 
 class CategoryView(nn.Module):
-    """A category as a view: relu(W embedding + b), numbers (N,) -> (N, D)."""
+    """A category as a view: relu(W embedding + b), ids (N,) -> (N, D)."""
 
     def __init__(self, count: int, width: int, out: int) -> None:
         super().__init__()
@@ -36,11 +36,10 @@ class CategoryView(nn.Module):
 
 class NAML(nn.Module):
     """News: title and abstract by CNN and additive attention, category and subcategory by embedding and a dense
-    layer, the four views by additive attention. Reader: clicked news by additive attention. D = hidden.
+    layer, the four views by additive attention. User: clicked news by additive attention. D = hidden.
 
-    ``title``, ``abstract`` (n_items, L) have the numbers of words, below ``n_words``, 0 for padding; ``category``,
-    ``subcategory`` (n_items,) numbers below their counts, 0 for none. A view that an item does not have takes no
-    part in the attention.
+    ``title``, ``abstract`` (n_items, L) hold token ids below ``n_words``, 0 for padding. ``category``,
+    ``subcategory`` (n_items,) hold ids below their counts, 0 for none. The attention masks views that an item lacks.
     """
 
     needs_items = True
@@ -99,5 +98,5 @@ class NAML(nn.Module):
         return self.views(torch.stack(views, 1), torch.stack(present, 1))  # (N, V, D), (N, V)
 
     def encode_queries(self, query: Query, item_vectors: Callable[[Tensor], Tensor]) -> Tensor:
-        """Clicked news of B readers -> (B, D); a reader without clicks is the zero vector."""
+        """Clicked news of B users -> (B, D). A user without clicks is the zero vector."""
         return self.reader(item_vectors(query.items), query.mask)

@@ -1,4 +1,4 @@
-"""NRMS (Wu et al., EMNLP 2019): self-attention over the words of a title, and over the news of a reader."""
+"""NRMS (Wu et al., EMNLP 2019): self-attention over the words of a title and over the clicked news of a user."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from negwise.protocols import Query
 
 
 class NRMS(nn.Module):
-    """News: words -> self-attention -> additive attention. Reader: clicked news -> the same two. D = heads * head_dim.
+    """News: words -> self-attention -> additive attention. User: clicked news -> the same two. D = heads * head_dim.
 
-    ``title`` (n_items, L) has the numbers of the words of each title, below ``n_words``, 0 for padding.
-    ``vectors`` (n_words, E), where given, are the word embeddings at the start.
+    ``title`` (n_items, L) holds token ids below ``n_words``, 0 for padding. ``vectors`` (n_words, E) are optional
+    initial word embeddings.
     """
 
     needs_items = True
@@ -50,5 +50,5 @@ class NRMS(nn.Module):
         return encode_by_length(self.title[ids], self.words, self.news)
 
     def encode_queries(self, query: Query, item_vectors: Callable[[Tensor], Tensor]) -> Tensor:
-        """Clicked news of B readers -> (B, D); a reader without clicks is the zero vector."""
+        """Clicked news of B users -> (B, D). A user without clicks is the zero vector."""
         return self.reader(item_vectors(query.items), query.mask)

@@ -1,4 +1,4 @@
-"""Two texts, one encoder: titles ask for bodies. Three ways to read the words; all else is the same."""
+"""Siamese text models: one encoder for both sides of a text pair. Three of them differ only in the word layer."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ from negwise.protocols import Query
 
 
 class Siamese(nn.Module):
-    """Both sides through the same ``words`` and ``encoder``. Made by `siamese_transformer` and its two siblings.
+    """Encodes both sides with the same ``words`` and ``encoder``. See `siamese_transformer` and its two siblings.
 
-    ``left``, ``right`` (n_items, L) have the numbers of words, 0 for padding; a query's one item says whose left
-    side asks. With a ``temperature`` the score is cosine / temperature: vectors have length 1, those of queries
+    ``left``, ``right`` (n_items, L) hold token ids, 0 for padding. A query is the left side of its one item. With a
+    ``temperature`` the score is cosine / temperature: candidate vectors have length 1, query vectors length
     1 / temperature. With None it is the plain dot product. A text without words is the zero vector.
     """
 
@@ -62,13 +62,15 @@ class Siamese(nn.Module):
         self.apply(init_xavier)
 
     def encode_candidates(self, ids: Tensor) -> Tensor:
-        """Right texts by id (N,) -> (N, D)."""
+        """Ids of right sides (N,) -> (N, D)."""
         return self._encode(self.right[ids])
 
     def encode_queries(self, query: Query, item_vectors: Callable[[Tensor], Tensor]) -> Tensor:  # noqa: ARG002
-        """Left texts of (B, 1) items -> (B, D)."""
+        """Left sides of (B, 1) items -> (B, D)."""
         if query.items.shape[1] != 1:
-            raise InputError(f"a query has {query.items.shape[1]} places, expected 1: the text whose left side asks")
+            raise InputError(
+                f"a query has {query.items.shape[1]} positions, expected 1: the item whose left side is the query"
+            )
         vectors = self._encode(self.left[query.items[:, 0]] * query.mask)
         return vectors if self.temperature is None else vectors / self.temperature
 
@@ -76,7 +78,7 @@ class Siamese(nn.Module):
         vectors = encode_by_length(tokens, self.words, self.encoder)
         if self.temperature is None:
             return vectors
-        # In bfloat16 a length would be off by up to 0.4%.
+        # In bfloat16 the norm would be off by up to 0.4%.
         return F.normalize(vectors.to(torch.promote_types(vectors.dtype, torch.float32)), dim=-1)
 
 
@@ -94,7 +96,7 @@ def siamese_transformer(
     pooling: int = POOLING_WIDTH,
     vectors: Any = None,
 ) -> Siamese:
-    """Words read by a Transformer. D = heads * head_dim."""
+    """A siamese model with a Transformer over words. D = heads * head_dim."""
     check_positive_ints(heads=heads, head_dim=head_dim)
     words = WordEmbedding(n_words, embedding, dropout, vectors)
     width = heads * head_dim
@@ -115,7 +117,7 @@ def siamese_cnn(
     pooling: int = POOLING_WIDTH,
     vectors: Any = None,
 ) -> Siamese:
-    """Words read by a convolution. D = hidden."""
+    """A siamese model with a convolution over words. D = hidden."""
     words = WordEmbedding(n_words, embedding, dropout, vectors)
     context = Convolution(words.width, hidden, window, F.gelu)
     return Siamese(left, right, words, Encoder(context, hidden, pooling, dropout), temperature)
@@ -133,7 +135,7 @@ def siamese_lstm(
     pooling: int = POOLING_WIDTH,
     vectors: Any = None,
 ) -> Siamese:
-    """Words read by an LSTM. D = hidden."""
+    """A siamese model with an LSTM over words. D = hidden."""
     words = WordEmbedding(n_words, embedding, dropout, vectors)
     context = LSTMLayer(words.width, hidden)
     return Siamese(left, right, words, Encoder(context, hidden, pooling, dropout), temperature)

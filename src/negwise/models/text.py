@@ -1,7 +1,7 @@
-"""Texts by number: a table of words per item that lives on the device, the embedding of words, and reading them.
+"""Texts of items as tables of token ids on the device, word embeddings, and encoding of texts by length.
 
-Only ids of items travel; ``tokens[ids]`` gathers their words on the device. N items, L words, E width.
-Word 0 is padding, on the right only.
+Batches hold item ids only; ``tokens[ids]`` gathers their token ids on the device. N items, L words, E width.
+Token 0 is padding, on the right only.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ from negwise.models.layers import check_positive_ints, check_probabilities
 from negwise.models.word_vectors import WordVectors
 
 CHUNKS = 6
-"""Chunks of a table of texts on a CPU: more of them save little padding."""
+"""Most chunks of a token table on a CPU. More chunks save little padding."""
 
 CHUNK_TOKENS = 2**11
-"""Places that are worth a chunk, padding included."""
+"""Tokens that are worth a chunk, padding included."""
 
 
 class WordEmbedding(nn.Module):
-    """Embeddings of words, with dropout: numbers (N, L) -> vectors (N, L, E) and the mask (N, L) of real words.
+    """Word embeddings with dropout: token ids (N, L) -> vectors (N, L, E) and the mask (N, L), false at padding.
 
-    ``vectors`` (n_words, E), where given, are the values at the start: an array, or what `load_vectors` returns.
+    ``vectors`` (n_words, E) are optional initial values: an array, or the result of `load_vectors`.
     """
 
     def __init__(self, n_words: int, width: int, dropout: float, vectors: Any = None) -> None:
@@ -47,16 +47,16 @@ class WordEmbedding(nn.Module):
 
 
 def encode_by_length(tokens: Tensor, words: WordEmbedding, encoder: nn.Module) -> Tensor:
-    """``encoder(*words(tokens))``, (N, L) -> (N, D), for an encoder that padding cannot be seen through.
+    """``encoder(*words(tokens))``, (N, L) -> (N, D), for an encoder that ignores padding.
 
-    Most of a table of titles is padding. On a CPU texts go by length, in chunks that are as wide as their longest. A
-    GPU reads the table as it is: on an H200 the launches of a second chunk take longer than the padding does.
+    Most of a table of titles is padding. On a CPU, texts are sorted by length and encoded in chunks as wide as their
+    longest text. A GPU encodes the whole table: on an H200 the launches of a second chunk take longer than the padding.
     """
     chunks = min(CHUNKS, tokens.numel() // CHUNK_TOKENS, len(tokens))
     if chunks < 1 or tokens.device.type != "cpu":
         return encoder(*words(tokens))
     length, order = (tokens != 0).sum(1).sort(stable=True)
-    # One column stays, so that layers which cannot take an empty text never see one.
+    # Keep one column: some layers cannot take an empty text.
     widths = [max(1, int(part[-1])) for part in length.tensor_split(chunks)]
     parts = [
         encoder(*words(tokens[part][:, :width])) for part, width in zip(order.tensor_split(chunks), widths, strict=True)
@@ -65,40 +65,40 @@ def encode_by_length(tokens: Tensor, words: WordEmbedding, encoder: nn.Module) -
 
 
 def category_embedding(count: int, width: int) -> nn.Embedding:
-    """Embeddings of ``count`` things, on the scale of words at the start; thing 0 is none, the zero vector."""
+    """Embeddings of ``count`` categories, initialized like words. Category 0 means none: the zero vector."""
     return nn.Embedding(count, width, padding_idx=0, _weight=_random_embeddings(count, width))
 
 
 def token_table(name: str, tokens: Any, n_words: int) -> Tensor:
-    """Checks a table of words (N, L) and returns it as int32, without columns that are padding in every row."""
-    table = _to_integers(name, tokens, "numbers of words, integers of shape (items, words)", 2)
+    """Check a table of token ids (N, L). Return it as int32, without columns that are padding in every row."""
+    table = _to_integers(name, tokens, "token ids, integers of shape (items, words)", 2)
     if table.numel() and not 0 <= int(table.min()) <= int(table.max()) < n_words:
         span = f"{int(table.min())}..{int(table.max())}"
-        raise InputError(f"{name} has numbers of words {span}, expected 0 (padding) to n_words - 1 = {n_words - 1}")
+        raise InputError(f"{name} has token ids {span}, expected 0 (padding) to n_words - 1 = {n_words - 1}")
     is_word = table != 0
     padding_first = (~is_word[:, :-1] & is_word[:, 1:]).any(1)
     if padding_first.any():
         item = int(padding_first.nonzero()[0])
         raise InputError(f"{name}: item {item} has padding (0) before a word; expected padding on the right only")
     used = int(is_word.any(0).sum())
-    # One column of padding where there is no word at all: layers which cannot take an empty text never see one.
+    # One column of padding if there is no word at all: some layers cannot take an empty text.
     table = table[:, :used] if used else table.new_zeros(len(table), 1)
     return table.to(torch.int32).contiguous()
 
 
 def id_table(name: str, ids: Any, count: int) -> Tensor:
-    """Checks one number per item (N,), each below ``count`` and 0 for none, and returns them as int64."""
+    """Check one id per item (N,), below ``count``, 0 for none. Return them as int64."""
     table = _to_integers(name, ids, "integers of shape (items,)", 1)
     if len(table) and not 0 <= int(table.min()) <= int(table.max()) < count:
-        raise InputError(f"{name} has numbers {int(table.min())}..{int(table.max())}, expected 0 to {count - 1}")
-    return table.clone()  # the model's own, whoever changes theirs
+        raise InputError(f"{name} has ids {int(table.min())}..{int(table.max())}, expected 0 to {count - 1}")
+    return table.clone()  # a copy, so that changes to the input do not reach the model
 
 
 def check_same_items(**tables: Tensor) -> None:
-    """Refuses tables that are not of the same items."""
+    """Raise unless all tables have the same number of items."""
     if len({len(table) for table in tables.values()}) > 1:
         counts = ", ".join(f"{name} {len(table)}" for name, table in tables.items())
-        raise InputError(f"tables of different numbers of items: {counts}; expected one row per item in each")
+        raise InputError(f"tables with different numbers of items: {counts}; expected one row per item in each")
 
 
 def _random_embeddings(count: int, width: int) -> Tensor:
@@ -115,7 +115,7 @@ def _check_vectors(vectors: Any, n_words: int) -> Tensor:
         raise InputError(f"vectors have shape {tuple(initial.shape)}, expected {expected}")
     if not initial.isfinite().all():
         row = int((~initial.isfinite()).any(1).nonzero()[0])
-        raise InputError(f"vectors: row {row} has a value that is not finite in float32, expected {expected}")
+        raise InputError(f"vectors: row {row} has a value that is not finite in float32; expected {expected}")
     initial[0] = 0
     return initial
 
@@ -124,14 +124,16 @@ def _to_integers(name: str, values: Any, expected: str, dims: int) -> Tensor:
     table = _to_tensor(name, values, expected)
     if table.dim() != dims or table.is_floating_point() or table.is_complex() or table.dtype == torch.bool:
         raise InputError(f"{name} is {table.dtype} of shape {tuple(table.shape)}, expected {expected}")
-    return table.to(torch.int64)  # unsigned types, which torch can hardly compute with, too
+    return table.to(torch.int64)  # also from unsigned types, which torch hardly supports
 
 
 def _to_tensor(name: str, values: Any, expected: str) -> Tensor:
     if isinstance(values, Tensor):
         return values
     try:
-        # A copy: arrays may be memory-mapped and not writable, which torch does not know.
+        # A copy: memory-mapped arrays may be read-only, which torch does not support.
         return torch.from_numpy(np.array(values))
-    except (TypeError, ValueError) as error:  # no array, or rows of different length
-        raise InputError(f"{name} is a {type(values).__name__} that makes no array, expected {expected}") from error
+    except (TypeError, ValueError) as error:  # not an array, or rows of different lengths
+        raise InputError(
+            f"{name} is a {type(values).__name__} that cannot become an array, expected {expected}"
+        ) from error

@@ -1,4 +1,4 @@
-"""Transformer layers, normalised after each part as in Vaswani et al. 2017 and BERT. N rows, L places, D width."""
+"""Post-norm Transformer layers, as in Vaswani et al. 2017 and BERT. N rows, L positions, D width."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class TransformerLayer(nn.Module):
 
 
 class Transformer(nn.Module):
-    """Layers on vectors that have their positions: normalise, drop out, then one layer after the other."""
+    """A stack of layers on vectors that include their positions: layer norm, dropout, then the layers in turn."""
 
     def __init__(
         self,
@@ -63,7 +63,7 @@ class Transformer(nn.Module):
 
 
 class TextTransformer(nn.Module):
-    """A Transformer on words: ``sqrt(D) P x + sinusoids``, then the layers; (N, L, E) -> (N, L, D)."""
+    """A Transformer over words: ``sqrt(D) P x + sinusoids``, then the layers; (N, L, E) -> (N, L, D)."""
 
     def __init__(self, width: int, layers: int, heads: int, head_dim: int, inner: int, dropout: float) -> None:
         super().__init__()
@@ -73,7 +73,7 @@ class TextTransformer(nn.Module):
     def forward(self, x: Tensor, mask: Tensor) -> Tensor:
         x = self.project(x)
         width = x.shape[-1]
-        # At least float32, which autocast leaves the sum in: bfloat16 has no room for angles.
+        # At least float32, also under autocast: bfloat16 is too coarse for the angles.
         positions = sinusoids(x.shape[1], width, x.device, torch.promote_types(x.dtype, torch.float32))
         x = math.sqrt(width) * x + positions
         return self.transformer(x if torch.is_autocast_enabled(x.device.type) else x.to(self.project.weight), mask)
@@ -83,8 +83,8 @@ class TextTransformer(nn.Module):
 def sinusoids(length: int, width: int, device: torch.device, dtype: torch.dtype) -> Tensor:
     """Positions (length, width): sin(p w_i) in the first half, cos(p w_i) in the second, w_i = 10000^(-2i / width).
 
-    Through float64: in float32 the angle of place 100 would be off by 1e-5. They are kept for good, since every step
-    asks for the same few, and a recorded one reads them where they lie.
+    Computed in float64: in float32 the angle of position 100 would be off by 1e-5. Results stay cached, because every
+    step needs the same few, and a recorded CUDA graph reads them at their address.
     """
     half = torch.arange(0, width, 2, device=device, dtype=torch.float64)
     angle = torch.arange(length, device=device)[:, None] * torch.exp(half * (-math.log(10_000.0) / width))

@@ -1,4 +1,4 @@
-"""Word vectors made by others: GloVe and word2vec text files, or an array beside its list of words."""
+"""Pretrained word vectors: GloVe and word2vec text files, or an array with a separate list of words."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from numpy.typing import NDArray
 from negwise.errors import InputError
 
 FIRST_WORD = 2
-"""Words 0 (padding) and 1 (unknown) of a vocabulary are nobody's words."""
+"""Entries 0 (padding) and 1 (unknown) of a vocabulary are not words."""
 
 
 @dataclass(frozen=True)
 class WordVectors:
-    """``table`` (n_words, E) float32 for a vocabulary; ``found`` (n_words,) says which rows the file had."""
+    """``table`` (n_words, E) float32 for a vocabulary. ``found`` (n_words,) is true for words of the file."""
 
     table: NDArray[np.float32]
     found: NDArray[np.bool_]
@@ -44,20 +44,19 @@ def load_vectors(
     words: str | os.PathLike[str] | None = None,
     seed: int = 0,
 ) -> WordVectors:
-    """The vectors of ``vocabulary`` (word 0 padding, word 1 unknown) from a file, spelled as they are there.
+    """Vectors of ``vocabulary`` (word 0 padding, word 1 unknown) from a file. Words must match its spelling exactly.
 
-    ``path`` is a text file, one ``word number number ...`` a line (GloVe), after a line ``rows width`` where there is
-    one (word2vec, fastText), plain or ``.gz``; or an array ``.npy`` (rows, E) whose words, one a line, are in
-    ``words``: by default the file beside it that ends in ``.words.txt``, ``name.npy`` or ``name.f16.npy`` having
-    ``name.words.txt``. The first of equal words counts. Padding is 0; a word that was not found is drawn from a
-    normal distribution with each column's mean and standard deviation over the found ones, always the same for
-    one ``seed``.
+    ``path`` is a text file, plain or ``.gz``, with lines ``word number number ...`` (GloVe), optionally after a first
+    line ``rows width`` (word2vec, fastText). Or it is an array ``.npy`` (rows, E), whose words are in the file
+    ``words``, one a line: by default ``name.words.txt`` in the same folder as ``name.npy`` or ``name.f16.npy``. If a
+    word comes twice, its first row counts. Padding is 0. A word that is not in the file is drawn from a normal
+    distribution with each column's mean and standard deviation over the found words; ``seed`` fixes the draw.
     """
     source = Path(path)
     if not source.is_file():
-        raise InputError(f"{source}: there is no such file of vectors")
+        raise InputError(f"{source}: no such file of word vectors")
     if words is not None and source.suffix != ".npy":
-        raise InputError(f"words={str(words)!r} goes with an array .npy; {source} has its words in it: leave words out")
+        raise InputError(f"words={str(words)!r} goes with an array .npy; {source} holds its own words: leave words out")
     wanted = _row_of_each_word(vocabulary)
     if source.suffix == ".npy":
         rows, values = _from_array(source, Path(words) if words is not None else _words_beside(source), wanted)
@@ -65,8 +64,8 @@ def load_vectors(
         rows, values = _from_text(source, wanted)
     if not rows:
         raise InputError(
-            f"{source} has none of the {len(wanted):,} words, such as {list(wanted)[:3]}; are they spelled alike, and "
-            "are the numbers of a line separated by single spaces?"
+            f"{source} has none of the {len(wanted):,} words, such as {list(wanted)[:3]}. Check that the spelling is "
+            "the same, and that single spaces separate the numbers of a line"
         )
     mean, std = values.mean(0, dtype=np.float64), values.std(0, dtype=np.float64)
     random = np.random.default_rng(seed).standard_normal((len(vocabulary), values.shape[1]))
@@ -79,7 +78,7 @@ def load_vectors(
 
 
 def _row_of_each_word(vocabulary: Sequence[str]) -> dict[str, int]:
-    """The row of each word."""
+    """Maps each word to its row."""
     wanted: dict[str, int] = {}
     for row, word in enumerate(vocabulary[FIRST_WORD:], FIRST_WORD):
         if wanted.setdefault(word, row) != row:
@@ -91,14 +90,14 @@ def _from_array(source: Path, words: Path, wanted: dict[str, int]) -> tuple[list
     try:
         array = np.load(source, mmap_mode="r", allow_pickle=False)
     except (ValueError, EOFError) as error:
-        raise InputError(f"{source} is no array of numbers; make one with numpy.save") from error
+        raise InputError(f"{source} is not an array of numbers; write one with numpy.save") from error
     if not words.is_file():
-        raise InputError(f"{words}: there is no such file of words")
-    # Not `splitlines`, which also splits at characters that words may have.
+        raise InputError(f"{words}: no such file of words")
+    # Not `splitlines`: it also splits at characters that occur inside words.
     names = words.read_text(encoding="utf-8").removesuffix("\n").split("\n")
     if array.ndim != 2 or array.dtype.kind not in "fiu" or len(array) != len(names):
         came = f"{array.dtype} of shape {array.shape}"
-        raise InputError(f"{source} is {came}, expected numbers, a row for each of the {len(names)} words in {words}")
+        raise InputError(f"{source} is {came}, expected numbers, one row for each of the {len(names)} words in {words}")
     array_rows: dict[int, int] = {}
     for array_row, name in enumerate(names):
         if name in wanted:
@@ -118,7 +117,7 @@ def _words_beside(source: Path) -> Path:
         if path.is_file():
             return path
     names = " nor ".join(path.name for path in tried)
-    raise InputError(f"{source}: beside it there is no {names}; pass words=PATH, a file with one word a line")
+    raise InputError(f"{source}: its folder has no {names}; pass words=PATH, a file with one word a line")
 
 
 def _from_text(source: Path, wanted: dict[str, int]) -> tuple[list[int], NDArray[np.float32]]:
@@ -126,7 +125,7 @@ def _from_text(source: Path, wanted: dict[str, int]) -> tuple[list[int], NDArray
     try:
         with _open(source) as file:
             for number, line, width in _lines(source, file):
-                word, *numbers = line.rsplit(" ", width)  # from the right: words of some files have spaces
+                word, *numbers = line.rsplit(" ", width)  # from the right: in some files words contain spaces
                 if word not in wanted and not _has_numbers_left(word, wanted):
                     continue
                 vector = _vector(numbers)
@@ -135,14 +134,14 @@ def _from_text(source: Path, wanted: dict[str, int]) -> tuple[list[int], NDArray
                 found.setdefault(wanted[word], vector)
     except (UnicodeDecodeError, EOFError, gzip.BadGzipFile, zlib.error) as error:
         raise InputError(
-            f"{source}: expected lines of text in UTF-8, plain or packed in a whole .gz, got: {error}. "
-            "Unpack other archives first; of word2vec, take the text form"
+            f"{source}: expected lines of UTF-8 text, plain or in a complete .gz, got: {error}. "
+            "Unpack other archives first; save word2vec vectors as text"
         ) from error
     return list(found), np.array(list(found.values()), dtype=np.float32)
 
 
 def _has_numbers_left(word: str, wanted: dict[str, int]) -> bool:
-    """A wanted word with numbers behind it is a line that is too long."""
+    """Whether the line is too long: a wanted word followed by numbers."""
     first, *more = word.split(" ")
     return bool(more) and first in wanted and _vector(more) is not None
 
@@ -156,7 +155,7 @@ def _vector(numbers: list[str]) -> NDArray[np.float32] | None:
 
 
 def _lines(source: Path, file: TextIO) -> Iterator[tuple[int, str, int]]:
-    """Number, text and how many numbers it should have, for each line after the ``rows width`` of word2vec."""
+    """(line number, text, expected count of numbers) of each line, without word2vec's first line ``rows width``."""
     promised = width = rows = 0
     for number, line in enumerate(file, 1):
         text = line.rstrip(" \r\n")
@@ -168,7 +167,7 @@ def _lines(source: Path, file: TextIO) -> Iterator[tuple[int, str, int]]:
     if promised and rows != promised:
         raise InputError(
             f"{source} has {rows:,} rows, but its first line says {promised:,}: "
-            "is it cut? If it is meant to be so, correct that line"
+            "is the file complete? If it is, correct its first line"
         )
 
 
