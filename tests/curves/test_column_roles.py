@@ -1,4 +1,4 @@
-"""Names of columns, judged by hand, and the errors that a choice can end in."""
+"""Column names with their roles written by hand, and the errors of ambiguous columns."""
 
 from __future__ import annotations
 
@@ -79,11 +79,11 @@ def test_what_a_name_says(name: str) -> None:
         ("step,loss", {}, r"no column is named like.*values: 'step', 'loss'.*--val-column NAME"),
         ("step,test_auc", {}, r"no column is named like.*values: 'step', 'test_auc'"),
         ("step,auc", {}, r"'auc': training or validation\?.*--val-column NAME.*--train-column NAME"),
-        ("step,val_auc", {"val_auc": "auc"}, r"column 'auc', asked for as val_auc, does not exist.*'step', 'val_auc'"),
-        ("step,val_auc,", {"val_auc": ""}, r"column '', asked for as val_auc, is empty on every line"),
-        ("step,val_auc", {"validation": "val_auc"}, r"'validation' is no role; the roles are 'step', 'train_auc'"),
+        ("step,val_auc", {"val_auc": "auc"}, r"column 'auc', requested as val_auc, does not exist.*'step', 'val_auc'"),
+        ("step,val_auc,", {"val_auc": ""}, r"column '', requested as val_auc, is empty on every line"),
+        ("step,val_auc", {"validation": "val_auc"}, r"'validation' is not a role; the roles are 'step', 'train_auc'"),
         ("step,auc", {"val_auc": "auc", "train_auc": "auc"}, r"column 'auc' cannot be both curves"),
-        ("step,val_auc,x", {"train_queries": "x"}, r"train_queries was asked for, but there is no train_auc"),
+        ("step,val_auc,x", {"train_queries": "x"}, r"train_queries was requested, but there is no train_auc"),
     ],
 )
 def test_choices_that_cannot_be_made(tmp_path: Path, header: str, columns: dict[str, str], message: str) -> None:

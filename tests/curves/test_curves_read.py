@@ -1,4 +1,4 @@
-"""`read` on files of the real frameworks; referees are `numpy.genfromtxt`, `json` and plain loops."""
+"""`read` on files of the real frameworks, against `numpy.genfromtxt`, `json` and plain loops."""
 
 from __future__ import annotations
 

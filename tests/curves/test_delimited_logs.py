@@ -1,4 +1,4 @@
-"""Broken delimited text: every fault is named by file and line."""
+"""Broken delimited text: each error names the file and the line."""
 
 from __future__ import annotations
 

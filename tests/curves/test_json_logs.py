@@ -1,4 +1,4 @@
-"""run.jsonl and other JSON: resumes, half-written lines, broken records; referees are dictionaries and loops."""
+"""run.jsonl and other JSON: resumes, half-written lines, broken records, against dictionaries and loops."""
 
 from __future__ import annotations
 

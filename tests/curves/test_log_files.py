@@ -1,4 +1,4 @@
-"""Which file a path stands for, and files that hold no text."""
+"""The log file of a path, and files that are not text."""
 
 from __future__ import annotations
 

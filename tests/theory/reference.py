@@ -1,4 +1,4 @@
-"""Independent referees for the theory: 30-digit quadrature, Monte-Carlo, and the paper as loops."""
+"""Independent references for the theory: 30-digit quadrature, Monte Carlo, and the paper's equations as written."""
 
 from __future__ import annotations
 

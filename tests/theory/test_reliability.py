@@ -83,7 +83,7 @@ def test_rises_with_separation(mu, other, k):
 
 @pytest.mark.parametrize(("mu", "k"), [(0.5, 0.5), (1.0, 4.0), (2.4, 20.6), (4.5, 3000.0), (-1.0, 100.0)])
 def test_slopes_against_differences(mu, k):
-    # Central differences of the 30-digit referee: independent of our quadrature and of its derivative formulas.
+    # Central differences of the 30-digit reference: independent of our quadrature and of its derivative formulas.
     with mpmath.workdps(30):
         step = mpmath.mpf("1e-9")
         ups = (reliability_30_digits(mu, k + step), reliability_30_digits(mu + step, k))

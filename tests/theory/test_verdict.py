@@ -90,7 +90,7 @@ def test_inconsistent_curves_that_do_not_overlap():
     found = nw.optimal_k(rise, rise - 0.01, steps=t + 1000, train_steps=t)
     assert found.verdict == "inconsistent"
     assert "share less than a tenth" in found.reasons[0]
-    # Training logged for half of the run only is no contradiction, but is told.
+    # Training logged for half of the run only is no contradiction, but a reason says so.
     early = nw.optimal_k(rise[:5], rise - 0.01, steps=t, train_steps=t[:5])
     assert early.verdict != "inconsistent"
     assert any("after the last training AUC" in reason for reason in early.reasons)

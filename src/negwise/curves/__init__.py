@@ -3,8 +3,8 @@
     curves = read("lightning_logs/version_0")
     curves.train_auc, curves.val_steps, curves.val_auc
 
-CSV and TSV (also exports of Weights & Biases and Lightning's metrics.csv), JSON lines (also negwise's own
-run.jsonl), Hugging Face's trainer_state.json. The content decides which it is; names decide which column is what.
+It reads CSV and TSV (also exports of Weights & Biases and Lightning's metrics.csv), JSON lines (also negwise's
+own run.jsonl) and Hugging Face's trainer_state.json. The content decides the format. Column names decide the roles.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ __all__ = ["Curves", "read"]
 
 
 def read(path: str | os.PathLike[str], *, columns: Mapping[str, str | None] | None = None) -> Curves:
-    """Read the AUC curves in ``path``, a log file or a folder that holds one.
+    """Read the AUC curves in ``path``, a log file or a folder with one log file.
 
-    ``columns`` says which column plays a role where names do not: ``step``, ``train_auc``, ``train_se``,
-    ``train_queries``, ``train_pairs``, and the same four for ``val``. A role that is None is searched for.
-    Anything wrong with the file is an `InputError` that names the file and the line.
+    ``columns`` maps roles to columns where the names do not tell: ``step``, ``train_auc``, ``train_se``,
+    ``train_queries``, ``train_pairs``, and the same four for ``val``. A role that is None is found by name.
+    A fault in the file raises an `InputError` that names the file and the line.
     """
     file = find_log(Path(path))
     text = read_text(file)

@@ -1,4 +1,4 @@
-"""From cells to curves: the only place where text becomes numbers, each checked where it stands."""
+"""Turn the cells of a log into AUC curves. Text becomes numbers only here, and each number is checked."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ Ints = NDArray[np.int64]
 
 @dataclass(frozen=True, eq=False)
 class Curves:
-    """AUC over training, as logged. Arrays of one split have one length, one entry per evaluation.
+    """AUC over training, as logged. Arrays of one split have the same length, one entry per evaluation.
 
-    None where the file has nothing: a curve, its steps (then only the order is known), standard errors of the
-    AUC, counts of queries and of (positive, negative) pairs behind each AUC.
+    An array is None if the file does not have it: a curve, its steps (then only the order is known), the standard
+    errors of the AUC, the counts of queries and of (positive, negative) pairs of each AUC.
     """
 
     source: str
     kind: str
     """csv, tsv, wandb, lightning, jsonl, run or trainer_state."""
     columns: dict[str, str]
-    """What was taken for what: role (train_auc, val_auc, step, ...) -> column of the file."""
+    """Role (train_auc, val_auc, step, ...) -> column of the file."""
     unassigned: tuple[str, ...]
-    """AUC columns left alone because their names say neither training nor validation."""
+    """AUC columns that were not used: their names say neither training nor validation."""
     train_steps: Floats | None
     train_auc: Floats | None
     train_se: Floats | None
@@ -44,30 +44,30 @@ class Curves:
     val_queries: Ints | None
     val_pairs: Ints | None
     trained_k: tuple[float, float] | None = None
-    """The smallest and the largest K that the run was trained with, where the log says."""
+    """The smallest and the largest K of the run, if the log has them."""
 
     def caveats(self) -> tuple[str, ...]:
-        """What speaks against an estimate from these curves: it is made for a run with K = 1."""
+        """Reasons to doubt an estimate from these curves: the theory assumes a run with K = 1."""
         if self.trained_k is None or self.trained_k == (1, 1):
             return ()
         low, high = self.trained_k
         ks = f"K = {low:g}" if low == high else f"K from {low:g} to {high:g}"
-        return (f"This run was trained with {ks}, and the estimate is made for the curves of a run with K = 1.",)
+        return (f"This run was trained with {ks}, but the estimate assumes the curves of a run with K = 1.",)
 
     def arguments(self) -> dict[str, Any]:
-        """Both curves and `precision`, by the names that `negwise.optimal_k` takes them under."""
+        """Both curves and `precision` as keyword arguments of `negwise.optimal_k`."""
         curves = {name: getattr(self, name) for name in ("train_auc", "train_steps", "val_auc")}
         return {**curves, "steps": self.val_steps, **self.precision()}
 
     def precision(self) -> dict[str, Any]:
-        """What says how precise each AUC is, likewise."""
+        """Counts and standard errors as keyword arguments of `negwise.optimal_k`."""
         names = ("train_queries", "train_pairs", "train_se", "val_se")
         counts = {"n_queries": self.val_queries, "n_pairs": self.val_pairs}
         return {**{name: getattr(self, name) for name in names}, **counts}
 
 
 class AucPoint(NamedTuple):
-    """One evaluation; an entry is None where the file has no such column."""
+    """One evaluation; a field is None if the file has no such column."""
 
     step: float | None
     auc: float
@@ -80,7 +80,7 @@ CurveArrays = tuple[Floats | None, Floats | None, Floats | None, Ints | None, In
 
 
 def extract_curves(table: LogTable, roles: ColumnRoles) -> Curves:
-    """The curves in the columns of ``table`` that ``roles`` names."""
+    """The curves in the columns of ``table`` that have ``roles``."""
     train, val = (_curve_arrays(table, roles.columns, split) for split in SPLITS)
     return Curves(table.source, table.kind, roles.columns, roles.unassigned, *train, *val, table.trained_k)
 
@@ -102,7 +102,7 @@ def _ints(values: tuple[float | None, ...]) -> Ints | None:
 
 
 def _read_points(table: LogTable, columns: Mapping[str, str], split: str) -> list[AucPoint]:
-    """The evaluations of ``split`` in the order of the file, which must be the order of the steps."""
+    """The evaluations of ``split`` in the order of the file. Steps must increase."""
     auc = columns[f"{split}_auc"]
     points: list[AucPoint] = []
     last, where = -math.inf, ""
@@ -118,7 +118,7 @@ def _read_points(table: LogTable, columns: Mapping[str, str], split: str) -> lis
                 fault = "another value for" if point.step == last else f"after step {last:.15g}, back to"
                 raise InputError(
                     f"{at}: column {quote(auc)}: {fault} step {point.step:.15g} (see {where}). "
-                    "Delete what a restart repeats, keep one run per file, or type --step-column NAME."
+                    "Delete the lines that a restart repeats, keep one run per file, or type --step-column NAME."
                 )
             last, where = point.step, row.where
         points.append(point)
@@ -143,7 +143,7 @@ def _read_number(at: str, row: LogRow, column: str, check: Callable[[float], str
     if is_blank(cell):
         raise InputError(
             f"{at}: no value in column {quote(column)}, though other lines have one. "
-            "Fill it in, take the column out, or name another."
+            "Fill it in, remove the column, or name another."
         )
     value = _finite_float(cell)
     wrong = "is not a finite number; write one or leave the cell empty" if value is None else check(value)
@@ -153,7 +153,7 @@ def _read_number(at: str, row: LogRow, column: str, check: Callable[[float], str
 
 
 def _finite_float(cell: object) -> float | None:
-    """``cell`` as a float; None for text that is no number, and for NaN and infinity."""
+    """``cell`` as a float; None for text that is not a number, NaN and infinity."""
     if isinstance(cell, bool) or not isinstance(cell, str | int | float):
         return None
     if isinstance(cell, str) and "_" in cell:

@@ -1,8 +1,8 @@
-"""Which column is which: names people give to AUC curves, their steps, standard errors and counts.
+"""Find the role of each column by its name: AUC curves, their steps, standard errors and counts.
 
-A name is cut into words ("val/rocAUC" -> val, roc, auc) and the words decide. Nothing is guessed: a test
-column is not validation, a precision-recall AUC is not an AUC, a running best is not a curve, and of two
-candidates none is taken.
+A name is split into words ("val/rocAUC" -> val, roc, auc), and the words decide. Nothing is guessed: a test
+column is not validation, a precision-recall AUC is not a ROC AUC, a running best is not a curve, and two
+candidates for one role are an error.
 """
 
 from __future__ import annotations
@@ -38,13 +38,15 @@ _EPOCH = {"epoch", "epochs"}
 _STEP_FILLERS = {"global", "train", "trainer", "training", "n", "num", "number"}
 
 Matches = dict[tuple[str | None, str], list[str]]
-"""(split, quantity) -> the columns whose names say so."""
+"""(split, quantity) -> the columns with that split and quantity in their names."""
 
 
 @dataclass(frozen=True)
 class ColumnRoles:
+    """The column of each role."""
+
     columns: dict[str, str]
-    """Role -> column, for the roles that the file has."""
+    """Role -> column, for the roles that were found."""
     unassigned: tuple[str, ...]
     """AUC columns whose names say neither training nor validation."""
 
@@ -55,9 +57,10 @@ def split_words(name: str) -> frozenset[str]:
 
 
 def split_of(words: frozenset[str]) -> str | None:
-    """'train', 'val', 'test', or None where the words name no split, or two.
+    """'train', 'val', 'test', or None if the words name no split, or two.
 
-    Hugging Face prefixes every evaluation with "eval", even of training data, so "eval" yields to the others.
+    Hugging Face prefixes every evaluation with "eval", even that of training data. So "eval" counts only if no
+    other split is named.
     """
     splits = [split for split, known in (("train", _TRAIN), ("val", _VAL), ("test", _TEST)) if words & known]
     if "test" in splits:
@@ -80,7 +83,7 @@ def quantity_of(words: frozenset[str]) -> str | None:
 
 
 def assign_roles(table: LogTable, requested: Mapping[str, str | None]) -> ColumnRoles:
-    """Find the column of each role; ``requested`` names some of them and wins over the search."""
+    """Find the column of each role. A column in ``requested`` takes precedence over the search by name."""
     columns = {role: name for role, name in requested.items() if name is not None}
     nonempty = table.nonempty_columns()
     _check_requested(table, columns, nonempty)
@@ -96,19 +99,19 @@ def assign_roles(table: LogTable, requested: Mapping[str, str | None]) -> Column
         raise _no_curve_error(table, nonempty, unassigned)
     for role in columns:
         if role != "step" and role.split("_")[0] not in curves:
-            raise InputError(f"{table.source}: {role} was asked for, but there is no {role.split('_')[0]}_auc.")
+            raise InputError(f"{table.source}: {role} was requested, but there is no {role.split('_')[0]}_auc.")
     _check_one_run(table, columns, requested_names)
 
     matches = _match_names(table, free, columns)
     for split in curves:
         for quantity in QUANTITIES[1:]:
-            # A count that names no split is that of every curve; an error is of one curve, so only of an only one.
+            # A count without a split belongs to every curve. An error without a split belongs to a single curve.
             unsplit = matches.get((None, quantity), []) if quantity != "se" or len(curves) == 1 else []
             if len(curves) > 1:
                 unsplit = [name for name in unsplit if _covers(table, columns[f"{split}_auc"], name)]
             _assign(table, columns, f"{split}_{quantity}", matches.get((split, quantity), []) or unsplit)
     steps = matches.get((None, "step"), []) or matches.get((None, "epoch"), [])
-    # beside W&B's own axis, "<run> - _step" says the same again
+    # In a W&B export "<run> - _step" repeats the column of steps.
     _assign(table, columns, "step", [name for name in steps if _wandb_run(table, name) is None] or steps)
     return ColumnRoles({role: columns[role] for role in ROLES if role in columns}, unassigned)
 
@@ -119,14 +122,14 @@ def _covers(table: LogTable, curve: str, name: str) -> bool:
 
 
 def _match_names(table: LogTable, names: list[str], columns: Mapping[str, str]) -> Matches:
-    """What ``names`` say; of a W&B export with several runs, only names in the run of the curves taken so far."""
+    """The split and quantity of each name. In a W&B export, only names in the run of the curves found so far."""
     runs = {_wandb_run(table, columns[role]) for role in ("train_auc", "val_auc") if role in columns}
     matches: Matches = {}
     for name in names:
         run = _wandb_run(table, name)
         if runs and run not in runs | {None}:
             continue
-        words = split_words(name.removeprefix(run or ""))  # a run called "train-7" says nothing of the split
+        words = split_words(name.removeprefix(run or ""))  # a run called "train-7" names no split
         quantity = quantity_of(words)
         if quantity is not None:
             split = None if quantity in ("step", "epoch") else split_of(words)
@@ -135,7 +138,7 @@ def _match_names(table: LogTable, names: list[str], columns: Mapping[str, str]) 
 
 
 def _wandb_run(table: LogTable, name: str) -> str | None:
-    """The run in a column of a W&B export, "<run> - <metric>"."""
+    """The run in a column name of a W&B export, "<run> - <metric>"."""
     run, separator, _ = name.rpartition(" - ")
     return run if separator and table.kind == "wandb" else None
 
@@ -158,16 +161,16 @@ def _how_to_name(role: str) -> str:
 def _check_requested(table: LogTable, requested: Mapping[str, str], nonempty: tuple[str, ...]) -> None:
     for role, name in requested.items():
         if role not in ROLES:
-            raise InputError(f"columns: {quote(role)} is no role; the roles are {quote_all(ROLES)}.")
+            raise InputError(f"columns: {quote(role)} is not a role; the roles are {quote_all(ROLES)}.")
         if name not in nonempty:
             state = "is empty on every line" if name in table.names else "does not exist"
             raise InputError(
-                f"{table.source}: column {quote(name)}, asked for as {role}, {state}. "
+                f"{table.source}: column {quote(name)}, requested as {role}, {state}. "
                 f"Columns with values: {quote_all(nonempty) or 'none'}. To name one, {_how_to_name(role)}."
             )
     if "val_auc" in requested and requested.get("train_auc") == requested["val_auc"]:
         raise InputError(
-            f"{table.source}: column {quote(requested['val_auc'])} cannot be both curves. Name two columns, or one."
+            f"{table.source}: column {quote(requested['val_auc'])} cannot be both curves. Name one for each."
         )
 
 
@@ -176,7 +179,7 @@ def _check_one_run(table: LogTable, columns: Mapping[str, str], requested_names:
     if len(set(runs)) > 1 and not {columns["train_auc"], columns["val_auc"]} <= requested_names:
         raise InputError(
             f"{table.source}: training AUC of run {quote(runs[0])}, validation AUC of run {quote(runs[1])}. "
-            "Export one run, or, if this is meant, type --train-column NAME --val-column NAME."
+            "Export one run, or type --train-column NAME --val-column NAME to use both."
         )
 
 

@@ -1,4 +1,4 @@
-"""Delimited text, CSV and TSV, read into a table."""
+"""Parse delimited logs: CSV and TSV."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ DELIMITERS = ",\t;"
 
 
 def parse_delimited(source: str, text: str) -> LogTable:
-    """Read CSV or TSV: one line of column names, then one line per logged row."""
+    """Parse CSV or TSV: one line of column names, then one line per row."""
     delimiter = _guess_delimiter(re.split(r"[\r\n]", text.lstrip(), maxsplit=1)[0])
     records = _numbered_lines(source, text, delimiter)
     line, header = next(records, (1, []))
@@ -33,20 +33,20 @@ def parse_delimited(source: str, text: str) -> LogTable:
 
 
 def _guess_delimiter(header: str) -> str:
-    """The delimiter that cuts the header into the most cells; a comma where none does."""
+    """The delimiter that splits the header into the most cells; a comma if none splits it."""
 
     def cells(delimiter: str) -> int:
         try:
             return len(next(csv.reader([header], delimiter=delimiter)))
-        except csv.Error:  # a name beyond csv's limit: the reading itself will say so
+        except csv.Error:  # a name beyond the limit of csv; parsing the lines will report it
             return 0
 
     return max(DELIMITERS, key=cells)
 
 
 def _numbered_lines(source: str, text: str, delimiter: str) -> Iterator[tuple[int, list[str]]]:
-    """(line number, cells) of every line that is not empty."""
-    # strict: without it an unclosed quote swallows the rest of the file in silence
+    """(line number, cells) of each line that is not empty."""
+    # strict: otherwise an unclosed quote silently swallows the rest of the file.
     reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, strict=True)
     while True:
         line = reader.line_num + 1
@@ -69,7 +69,7 @@ def _check_header(at: str, names: tuple[str, ...]) -> None:
 
 
 def _detect_kind(names: tuple[str, ...], delimiter: str) -> str:
-    # W&B writes "Step","<run> - <metric>","<run> - <metric>__MIN","<run> - <metric>__MAX",... for a chart
+    # W&B exports a chart as "Step","<run> - <metric>","<run> - <metric>__MIN","<run> - <metric>__MAX",...
     ranges = any(name.endswith(("__MIN", "__MAX")) for name in names)
     if len(names) > 1 and all(" - " in name for name in names[1:]) and (ranges or names[0] == "Step"):
         return "wandb"

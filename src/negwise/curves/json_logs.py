@@ -1,4 +1,4 @@
-"""Logs made of JSON objects: negwise's own run.jsonl, any JSON lines, Hugging Face's trainer_state.json."""
+"""Parse logs of JSON objects: negwise's own run.jsonl, other JSON lines, Hugging Face's trainer_state.json."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ RUN_RECORD_KINDS = ("step", "eval", "event")
 
 
 def looks_like_json(text: str) -> bool:
-    """An object, or a list of them; a lone bracket may begin a column name such as "[val] auc"."""
+    """Whether the text starts with an object or a list of them. A column name such as "[val] auc" is no list."""
     return re.match(r"\s*(\{|\[\s*\{)", text) is not None
 
 
 def parse_json(source: str, text: str) -> LogTable:
-    """Read one object per line, or one document with a ``log_history``."""
+    """Parse JSON lines (one object per line), or one document with a ``log_history``."""
     try:
         first = json.loads(text.lstrip().split("\n", 1)[0])
     except (ValueError, RecursionError):
@@ -30,14 +30,14 @@ def parse_json(source: str, text: str) -> LogTable:
 
 def _json_lines(source: str, text: str) -> LogTable:
     rows = []
-    lines = text.split("\n")  # JSON strings may hold the other characters that str.splitlines cuts at
+    lines = text.split("\n")  # not splitlines: JSON strings may hold the other line separators
     for number, line in enumerate(lines, start=1):
         if not line.strip():
             continue
         try:
             record = json.loads(line)
         except (ValueError, RecursionError) as error:
-            if number == len(lines):  # no newline yet: a writer was stopped, or is at work now
+            if number == len(lines):  # no newline yet: the writer was stopped, or is still writing
                 break
             raise InputError(f"{source}, line {number}: not JSON ({_json_fault(error)}). Delete it.") from error
         rows.append(_log_row(source, f"line {number}", record))
@@ -50,9 +50,9 @@ def _json_lines(source: str, text: str) -> LogTable:
 
 
 def _evaluations(source: str, rows: list[LogRow]) -> list[LogRow]:
-    """The evaluations of a run.jsonl, with a cell per split and quantity: ``val/auc``, ``val/queries``, ...
+    """The evaluations of a run.jsonl, with one cell per split and quantity: ``val/auc``, ``val/queries``, ...
 
-    A run that resumes at step s repeats what came after s, so what was logged of that before is dropped.
+    A run that resumes at step s repeats the steps after s, so earlier records of those steps are dropped.
     """
     evaluations: list[tuple[float, LogRow]] = []
     for row in rows:

@@ -1,7 +1,7 @@
-"""From what the user typed to the text of one log file, and a log as a table of named cells.
+"""Find a log file, read its text, and the table of named cells that each parser returns.
 
-Cells stay as the file has them (text, or JSON values). Only those that are used become numbers, so a broken
-value in a column that nobody needs breaks nothing.
+Cells stay as they are in the file (text, or JSON values). Only cells that are used become numbers, so a broken
+value in an unused column does no harm.
 """
 
 from __future__ import annotations
@@ -22,36 +22,40 @@ LOG_PATTERNS = (
 )
 
 COMPRESSED_STARTS = (b"\x1f\x8b", b"\xfd7zXZ", b"\x28\xb5\x2f\xfd", b"PK\x03\x04", b"BZh")
-"""How gzip, xz, zstd, zip and bzip2 begin."""
+"""The first bytes of gzip, xz, zstd, zip and bzip2 files."""
 
-MAX_EXACT_COUNT = 2**53  # counts beyond are not exact in the float64 that logs hold
+MAX_EXACT_COUNT = 2**53  # larger counts are not exact in the float64 of a log
 MAX_QUOTED = 20  # names in one message
 
 
 @dataclass(frozen=True)
 class LogRow:
+    """The cells of one row, by column name."""
+
     where: str
-    """The place in the file, for messages: 'line 7', 'log_history[12]'."""
+    """The position in the file, for messages: 'line 7', 'log_history[12]'."""
     cells: dict[str, object]
 
 
 @dataclass(frozen=True)
 class LogTable:
+    """The rows of one log file. ``names`` are its columns in the order of the file."""
+
     source: str
     kind: str
     names: tuple[str, ...]
     rows: tuple[LogRow, ...]
     trained_k: tuple[float, float] | None = None
-    """The smallest and the largest K that it was trained with, where the log says."""
+    """The smallest and the largest K of the run, if the log has them."""
 
     def nonempty_columns(self) -> tuple[str, ...]:
-        """The columns that hold a value on some row, in the order of the file."""
+        """The columns with at least one value, in the order of the file."""
         used = {name for row in self.rows for name, cell in row.cells.items() if not is_blank(cell)}
         return tuple(name for name in self.names if name in used)
 
 
 def find_log(path: Path) -> Path:
-    """The log file that ``path`` is, or the only one in the folder that it is."""
+    """The log file at ``path``, or the only log file in the folder ``path``."""
     try:
         if path.is_file():
             return path
@@ -78,7 +82,7 @@ def read_text(file: Path) -> str:
     except OSError as error:
         raise InputError(f"{file}: cannot be read ({error.strerror or error}).") from error
     if data.startswith(COMPRESSED_STARTS):
-        raise InputError(f"{file}: a compressed file. Expected CSV, TSV, JSON lines or JSON as text: unpack it first.")
+        raise InputError(f"{file}: a compressed file. Expected CSV, TSV, JSON lines or JSON as text; unpack it first.")
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -94,31 +98,31 @@ def read_text(file: Path) -> str:
 
 
 def is_blank(cell: object) -> bool:
-    """Nothing logged here: no such key, JSON null, or an empty cell."""
+    """Whether nothing was logged in the cell: no such key, JSON null, or empty text."""
     return cell is None or (isinstance(cell, str) and not cell.strip())
 
 
 def quote(value: object, width: int = 60) -> str:
-    """``value`` for a message, on one line of at most ``width`` characters."""
-    if isinstance(value, list | dict):  # never its repr: JSON may nest deeper than repr can go
+    """``value`` for a message: one line of at most ``width`` characters."""
+    if isinstance(value, list | dict):  # no repr: JSON may nest deeper than repr can go
         return "a JSON list" if isinstance(value, list) else "a JSON object"
     text = repr(value)
     return text if len(text) <= width else f"{text[: width - 3]}..."
 
 
 def quote_all(names: Sequence[str]) -> str:
-    """``names`` for a message."""
+    """``names`` for a message, at most `MAX_QUOTED` of them."""
     more = f" and {len(names) - MAX_QUOTED} more" if len(names) > MAX_QUOTED else ""
     return ", ".join(quote(name, width=200) for name in names[:MAX_QUOTED]) + more
 
 
 def _logs_in(folder: Path) -> list[Path]:
-    """The logs in ``folder`` itself or, where there is none, in the folders that frameworks make in it."""
+    """The logs in ``folder`` itself. If it has none, the logs in the subfolders that frameworks make."""
     found = [folder / name for name in LOG_NAMES if (folder / name).is_file()]
     if found:
         return found
     found = [file for pattern in LOG_PATTERNS for file in sorted(folder.glob(pattern)) if file.is_file()]
-    # each checkpoint of a run holds the log so far, so the latest holds them all
+    # Each checkpoint of a run has the log so far, so the latest one has all of it.
     latest = max(map(_checkpoint_step, found), default=None)
     return [file for file in found if _checkpoint_step(file) in (-1, latest)]
 

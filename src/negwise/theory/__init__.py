@@ -1,1 +1,1 @@
-"""The framework of the paper: from AUC to the number of negatives. NumPy and SciPy only."""
+"""The theory of the paper: from AUC to the number of negatives. NumPy and SciPy only."""

@@ -1,4 +1,4 @@
-"""What a training sample is worth: good, bad and easy samples (eq. 5) and their balance (eq. 6)."""
+"""Good, bad and easy training samples (eq. 5) and training effectiveness (eq. 6)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from negwise.theory.separation import Floats, as_floats, check_broadcast
 
 
 class SampleKinds(NamedTuple):
-    """Shares of training samples; they add up to one."""
+    """Shares of training samples; they sum to one."""
 
     good: Floats
     bad: Floats
@@ -40,28 +40,28 @@ def effectiveness(label: ArrayLike, model: ArrayLike, k: ArrayLike, lam: float =
 
 
 def mean_effectiveness(label: Floats, model: Floats, lam: float) -> Floats:
-    """Eq. 6 with eq. 5 put in, from P(A) and P(B): ``(1-lam) + (2 lam - 1) P(A) - P(B) + 2 (1-lam) P(A) P(B)``.
+    """Effectiveness from P(A) and P(B): ``(1-lam) + (2 lam - 1) P(A) - P(B) + 2 (1-lam) P(A) P(B)``.
 
-    Linear in P(B), so the mean of v over a training curve needs only the mean of P(B).
+    This is eq. 5 inserted in eq. 6. It is linear in P(B), so the mean of v over training needs only the mean P(B).
     """
     return (1.0 - lam) + (2.0 * lam - 1.0) * label - model + 2.0 * (1.0 - lam) * label * model
 
 
 def check_lam(lam: float) -> float:
-    """``lam`` as a float, or an `InputError` where it is outside [0.5, 1]."""
+    """``lam`` as a float, or an `InputError` if it is outside [0.5, 1]."""
     try:
         value = float(lam)
     except (TypeError, ValueError) as error:
         raise InputError(f"lam: got {lam!r}, expected a number from 0.5 to 1. The paper uses 0.9.") from error
     if not 0.5 <= value <= 1.0:
         raise InputError(
-            f"lam: got {value!r}, expected a number from 0.5 to 1 (below 0.5, easy samples would count more than "
+            f"lam: got {value!r}, expected a number from 0.5 to 1 (below 0.5, easy samples count more than "
             "good ones). The paper uses 0.9."
         )
     return value
 
 
 def _reliabilities(label: ArrayLike, model: ArrayLike, k: ArrayLike) -> tuple[Floats, Floats]:
-    """P(A) and P(B)."""
+    """P(A) and P(B) of the two separations."""
     check_broadcast(label=as_floats(label, "label"), model=as_floats(model, "model"), k=k_as_floats(k))
     return reliability(label, k), reliability(model, k)

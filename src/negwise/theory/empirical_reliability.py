@@ -1,8 +1,8 @@
-r"""Reliability from scores themselves: ranks instead of a Gaussian on the model's side (eq. 4).
+r"""Reliability of a model from the ranks of its scores, without a Gaussian (eq. 4).
 
-A positive that stands above r of its m negatives, with t ties, beats K of them drawn without replacement with
-probability :math:`\binom rK/\binom mK`. That is an unbiased estimate of :math:`F(s^+)^K`, for every integer
-K up to m. Ties are broken at random, which makes r uniform on r..r+t; the sum has a closed form,
+A positive that scores above r of its m negatives beats K of them, drawn without replacement, with probability
+:math:`\binom rK/\binom mK`. That is an unbiased estimate of :math:`F(s^+)^K`, for every integer K up to m. With t
+ties, broken at random, r is uniform on r..r+t. The sum has a closed form,
 
 .. math:: \frac1{t+1}\sum_{j=0}^{t}\binom{r+j}K = \frac{1}{t+1}\left[\binom{r+t+1}{K+1} - \binom r{K+1}\right].
 
@@ -20,11 +20,11 @@ from scipy.special import gammaln
 from negwise.errors import InputError
 from negwise.theory.separation import Floats, as_floats
 
-_FEW_TIES = 64  # up to here the sum itself: the difference of its closed form loses digits where they are few
+_FEW_TIES = 64  # up to so many ties the sum itself is used: its closed form is a difference that loses digits
 
 
 class ScoreRanks(NamedTuple):
-    """How each positive stands among its negatives: below (n,), ties (n,), and m, their number."""
+    """Ranks of positives among their negatives: negatives below (n,), ties (n,), and m, the number of negatives."""
 
     below: Floats
     ties: Floats
@@ -32,12 +32,12 @@ class ScoreRanks(NamedTuple):
 
     @property
     def shares(self) -> Floats:
-        """Share of its own negatives below each positive, ties one half (n,)."""
+        """Share of its own negatives below each positive, a tie counts one half (n,)."""
         return (self.below + 0.5 * self.ties) / self.negatives
 
 
 def score_ranks(positives: ArrayLike, negatives: ArrayLike) -> ScoreRanks:
-    """Ranks of ``positives`` (n,) among ``negatives``: (n, m) its own ones, or (m,) shared by all."""
+    """Ranks of ``positives`` (n,) among ``negatives``: (n, m), a row for each positive, or (m,), shared by all."""
     pos, neg = as_floats(positives, "positive scores"), as_floats(negatives, "negative scores")
     if pos.ndim != 1 or pos.size == 0:
         raise InputError(
@@ -59,18 +59,18 @@ def score_ranks(positives: ArrayLike, negatives: ArrayLike) -> ScoreRanks:
 
 
 def rank_auc(ranks: ScoreRanks) -> tuple[float, float]:
-    """AUC, the mean share of negatives below a positive, and its standard error over positives."""
+    """AUC (the mean share of negatives below a positive) and its standard error over positives."""
     shares = ranks.shares
     if shares.size < 2:
-        raise InputError("positive scores: got 1, expected at least 2: one score has no standard error.")
+        raise InputError("positive scores: got 1, expected at least 2, as one score has no standard error.")
     return float(shares.mean()), float(shares.std(ddof=1) / np.sqrt(shares.size))
 
 
 def rank_reliability(ranks: ScoreRanks, k: Floats) -> Floats:
-    """Unbiased P(B) at each K (n_k,) for K up to the number of negatives.
+    """Unbiased P(B) at each K (n_k,), for K up to the number of negatives.
 
-    A real K means floor(K) or floor(K)+1 negatives by chance (eq. 8), so between integers P is the straight
-    line: that too is unbiased, for what is really drawn.
+    A real K means floor(K) or floor(K)+1 negatives at random (eq. 8). So P is linear between integers, which is
+    unbiased for the negatives that are drawn.
     """
     if np.any(k > ranks.negatives):
         raise InputError(
@@ -84,7 +84,7 @@ def rank_reliability(ranks: ScoreRanks, k: Floats) -> Floats:
 
 
 def _mean_win(ranks: ScoreRanks, k: Floats) -> Floats:
-    # Positives with the same rank share a term, so the work grows with the distinct ranks, not with n.
+    # Positives with the same rank share a term, so the cost grows with the number of distinct ranks, not with n.
     kinds, times = np.unique(np.stack([ranks.below, ranks.ties]), axis=1, return_counts=True)
     below, ties = kinds[:, :, None]
     total = _log_choose(float(ranks.negatives), k)
@@ -100,7 +100,7 @@ def _mean_win(ranks: ScoreRanks, k: Floats) -> Floats:
 
 
 def _log_choose(n: Floats | float, k: Floats) -> Floats:
-    """log of the binomial coefficient, minus infinity where k > n."""
+    """Log of the binomial coefficient; minus infinity if k > n."""
     short = k > n
     rest = np.where(short, 0.0, n - k)
     value = gammaln(np.asarray(n) + 1.0) - gammaln(np.where(short, 0.0, k) + 1.0) - gammaln(rest + 1.0)

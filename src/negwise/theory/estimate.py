@@ -1,4 +1,4 @@
-"""The answer: K with everything that a person needs to trust it, or to see why not to."""
+"""The result of `optimal_k`: K*, its uncertainty, the verdict, and the curves behind it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Numbers = tuple[float, ...]
 
 @dataclass(frozen=True)
 class EffectivenessCurve:
-    """v at each K: what the estimate is the maximum of."""
+    """v at each K; the estimate is its maximum."""
 
     k: Numbers
     v: Numbers
@@ -22,7 +22,7 @@ class EffectivenessCurve:
 
 @dataclass(frozen=True)
 class Rising:
-    """A training AUC that still rose when the pilot stopped: what K* is now and where it is going."""
+    """A training AUC that still rose at the end of the pilot: K* as measured, and its forecast."""
 
     k_measured: float
     k_forecast: float | None
@@ -35,7 +35,7 @@ class Rising:
 
 @dataclass(frozen=True)
 class Pilot:
-    """The curves that the estimate was made from."""
+    """The curves behind the estimate."""
 
     train_steps: Numbers
     train_auc: Numbers
@@ -45,13 +45,13 @@ class Pilot:
 
 @dataclass(frozen=True)
 class Estimate:
-    """The K that maximises training effectiveness, how sure that is, and what it rests on.
+    """The K that maximises training effectiveness, with its uncertainty, verdict and inputs.
 
-    ``k`` is real-valued, ``k_int`` the best whole number. ``flat`` holds the smallest and largest K as good (v
-    within 1%; None: open). ``interval`` is the 90% interval from the sampling error of AUC (None without counts).
-    ``margin`` is v(k) - (1 - lam), the gain over a K so large that every sample is "easy". ``basis`` says what
-    ``k`` is: "measured", "forecast", "lower bound" or "unsettled". ``source`` says what stands for training: "curve",
-    "pair" or "simulated". ``horizon`` is the step T up to which the curve counts.
+    ``k`` is real-valued, ``k_int`` the best whole number. ``flat`` is the smallest and the largest K that are as good
+    (v within 1%; None: no upper end). ``interval`` is the 90% interval from the sampling error of AUC (None without
+    counts). ``margin`` is v(k) - (1 - lam), the gain over a K so large that every sample is "easy". ``basis`` is the
+    kind of ``k``: "measured", "forecast", "lower bound" or "unsettled". ``source`` is the kind of training curve:
+    "curve", "pair" or "simulated". ``horizon`` is the step T at which the curve ends.
     """
 
     k: float
@@ -84,28 +84,28 @@ class Estimate:
         return f"Estimate({', '.join(parts)})"
 
     def explain(self) -> str:
-        """The estimate in plain words, a line a fact."""
+        """The estimate as text, one fact per line."""
         facts = [f"{name}: {value}" for name, value in self.facts()]
         reasons = [f"- {reason}" for reason in self.reasons]
         return "\n".join([self.headline(), "", *facts, *([""] if reasons else []), *reasons])
 
     @property
     def determined(self) -> bool:
-        """Whether the curves say anything of K: the verdict is "ok" or "capped"."""
+        """Whether the curves determine K: the verdict is "ok" or "capped"."""
         return self.verdict in ("ok", "capped")
 
     @property
     def settled(self) -> bool:
-        """Whether the curves went far enough: K is "measured" or a "forecast", not a bound of what it will be."""
+        """Whether the pilot was long enough: K is "measured" or a "forecast", not a "lower bound" or "unsettled"."""
         return self.basis in ("measured", "forecast")
 
     def as_good(self, k: float) -> bool:
-        """Whether ``k`` lies in ``flat``, the range of K as good as this one."""
+        """Whether ``k`` lies in ``flat``, the range of K that are as good."""
         low, high = self.flat
         return low <= k and (high is None or k <= high)
 
     def headline(self) -> str:
-        """One sentence: what to do."""
+        """One sentence that says what to do."""
         flat = _flat_text(self.flat)
         if self.verdict == "ok":
             bound = " at least" if self.basis == "lower bound" else ""
@@ -117,7 +117,7 @@ class Estimate:
         return "These curves contradict each other; no K should be read from them."
 
     def facts(self) -> list[tuple[str, str]]:
-        """The numbers, labelled, in the order a person asks for them."""
+        """(name, value) of each number, the most important first."""
         label = f"{self.label_separation:.3f} (AUC {float(auc(self.label_separation)):.4f})"
         if self.basis == "forecast":
             label += ", forecast"
@@ -162,7 +162,7 @@ def _check_keys(what: str, cls: type, data: object) -> None:
         came = set(data) if isinstance(data, Mapping) else {type(data).__name__}
         raise InputError(
             f"{what}: missing {sorted(known - came)}, unknown {sorted(came - known)}. "
-            "Pass what Estimate.to_dict() gave."
+            "Pass the result of Estimate.to_dict()."
         )
 
 

@@ -1,11 +1,11 @@
-r"""Where a curve that is still rising will end: a saturating fit with an honest range.
+r"""Forecast the asymptote of a rising curve: a saturating fit with its standard error.
 
 .. math:: \mu(t) = a - b\,e^{-t/\tau}
 
-For a given time constant the other two follow from linear least squares, so the fit is a scan over
-:math:`\tau`, with nothing that could fail to converge. Each :math:`\tau` weighs as much as its likelihood; the
-asymptote's uncertainty is the spread over them all. A curve that is still a straight line fits every long
-:math:`\tau` alike, and the range says so by being wide.
+For a given time constant the other two parameters follow from linear least squares. So the fit is a scan over
+:math:`\tau`, which cannot fail to converge. Each :math:`\tau` is weighted by its likelihood, and the uncertainty of
+the asymptote includes the spread over :math:`\tau`. A curve that is still a straight line fits every long
+:math:`\tau` equally well, so its range is wide.
 """
 
 from __future__ import annotations
@@ -18,33 +18,33 @@ import numpy as np
 from negwise.theory.horizon import chunk_starts
 from negwise.theory.separation import Floats
 
-CONVERGED = 0.95  # a curve at this share of its asymptote counts as converged, as for the horizon
+CONVERGED = 0.95  # a curve at this share of its asymptote counts as converged, like the horizon
 _MIN_GROWTH = 0.03
 _MIN_SIGMAS = 2.0
 _N_TAUS = 120
 _MAX_POINTS = 512  # a longer curve is averaged down to this many points
 _MAX_TAU = 10.0  # the longest time constant considered, in lengths of the curve
-_MIN_NOISE = 1e-3  # separations are never known better than this; keeps a noiseless curve from false certainty
+_MIN_NOISE = 1e-3  # smallest noise of a separation; without it a noiseless curve would look certain
 
 
 @dataclass(frozen=True)
 class Forecast:
-    """The asymptote ``a`` of a rising curve with its standard error, and when 95% of it is reached."""
+    """The asymptote ``a`` of a rising curve, its standard error, and the step at which 95% of it is reached."""
 
     asymptote: float
     se: float
-    last_point: tuple[float, float]  # the step and the separation that the curve ends with
+    last_point: tuple[float, float]  # step and separation of the last evaluation
     tau: float
     settles_at: float
 
     def at(self, steps: Floats) -> Floats:
-        """The curve gone on with at ``steps`` (n,): from where it ends to the asymptote, as fast as was fitted."""
+        """The forecast at ``steps`` (n,): from the last evaluation to the asymptote, with the fitted ``tau``."""
         step, value = self.last_point
         return self.asymptote - (self.asymptote - value) * np.exp(-(steps - step) / self.tau)
 
 
 def forecast(steps: Floats, separations: Floats) -> Forecast | None:
-    """Fit the second half of the rise and beyond; None where there are too few evaluations to fit."""
+    """Fit the curve from half of its maximum on; None if it has too few evaluations there, or does not rise."""
     start = int(np.argmax(separations >= 0.5 * separations.max()))
     t, y = steps[start:], separations[start:]
     if t.size < 5:
@@ -63,7 +63,7 @@ def forecast(steps: Floats, separations: Floats) -> Forecast | None:
 
     free = t.size - 3
     residual += free * _MIN_NOISE**2
-    # The likelihood of tau with the noise level integrated out, even in log tau; only rises to an asymptote count.
+    # The likelihood of tau with the noise level integrated out, uniform in log tau. Falling fits get no weight.
     weights = (residual / residual.min()) ** (-0.5 * (t.size - 2)) * (fall > 0)
     if not weights.sum() > 0:
         return None
@@ -77,7 +77,7 @@ def forecast(steps: Floats, separations: Floats) -> Forecast | None:
 
 
 def still_rising(steps: Floats, separations: Floats) -> bool:
-    """Whether a line through the last third (at least four evaluations) rises, by 3% of its end and beyond noise."""
+    """Whether a line through the last third (at least four evaluations) rises by 3% of its end, and beyond noise."""
     third = min(int(np.searchsorted(steps, steps[0] + (steps[-1] - steps[0]) * 2.0 / 3.0)), steps.size - 4)
     t, y = steps[max(third, 0) :], separations[max(third, 0) :]
     if t.size < 3:

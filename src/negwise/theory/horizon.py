@@ -1,8 +1,8 @@
-r"""How much of a training curve counts: where validation peaks, and T, "until convergence".
+r"""The horizon T of a training curve: the peak of validation, and when training counts as converged.
 
-The mean of v over training depends on when training is called finished. T is the first evaluation whose
-smoothed validation separation reaches 95% of its peak: on the paper's simulated curve
-:math:`\mu(1 - e^{-t})` that is its own t = 3.
+The mean of v over training depends on the end of training. T is the first evaluation whose smoothed validation
+separation reaches 95% of its peak. On the paper's simulated curve :math:`\mu(1 - e^{-t})` that is the paper's
+t = 3.
 """
 
 from __future__ import annotations
@@ -16,16 +16,15 @@ from negwise.theory.separation import Floats
 
 HORIZON = 0.95
 RAMP_END = 3.0
-_NORMAL_MEDIAN = 0.6745  # of the size of a standard normal
-_RAMP_NODES = 257  # odd, for Simpson's rule; the mean is then right to ten digits
+_NORMAL_MEDIAN = 0.6745  # the median of the absolute value of a standard normal
+_RAMP_NODES = 257  # odd, for Simpson's rule; the mean is then exact to ten digits
 
 
 def smooth(values: Floats) -> Floats:
-    """A straight line through each evaluation and its neighbours, 5% of the curve to either side (at least one).
+    """Smooth by a local line fit: each evaluation with its neighbours, 5% of the curve (at least one) on each side.
 
-    Lines rather than means, so that the ends of a rising curve are not pulled down; over the number of the
-    evaluation, not its step, so that steps may be spaced as they like. Fewer than five evaluations are left as
-    they are.
+    A line is used instead of a mean, so that the ends of a rising curve are not biased. It is fitted over the index
+    of the evaluation, not its step, so that steps may be uneven. Fewer than five evaluations are returned unchanged.
     """
     n = values.size
     if n < 5:
@@ -34,7 +33,7 @@ def smooth(values: Floats) -> Floats:
     at = np.arange(n)
     low, high = np.maximum(at - half, 0), np.minimum(at + half + 1, n)
     size = high - low
-    level = values - values.mean()  # small numbers keep their digits in the running sums
+    level = values - values.mean()  # centred values keep their digits in the running sums
     sums, moments = (np.concatenate([[0.0], np.cumsum(x)]) for x in (level, level * at))
     total, moment = sums[high] - sums[low], moments[high] - moments[low]
     centre = 0.5 * (low + high - 1)
@@ -43,9 +42,9 @@ def smooth(values: Floats) -> Floats:
 
 
 def evaluation_noise(steps: Floats, values: Floats) -> float:
-    """The noise of single evaluations: how far each lies off the line between its neighbours, by the median.
+    """The noise that evaluations do not share: the median distance of each from the line between its neighbours.
 
-    It is what evaluations do not share. Fewer than five evaluations tell nothing of it: 0.
+    It is scaled to a standard deviation. It is 0 for fewer than five evaluations, which cannot show it.
     """
     if steps.size < 5:
         return 0.0
@@ -61,13 +60,13 @@ def peak_index(smoothed: Floats) -> int:
 
 
 def horizon_index(smoothed: Floats, share: float = HORIZON) -> int:
-    """The first evaluation that reaches ``share`` of the peak (the peak itself where it is not above chance)."""
+    """The first evaluation that reaches ``share`` of the peak (the peak itself if it is not above chance)."""
     peak = peak_index(smoothed)
     return int(np.argmax(smoothed >= share * smoothed[peak])) if smoothed[peak] > 0 else peak
 
 
 def trapezoid_weights(steps: Floats) -> Floats:
-    """Weights (T,) of the trapezoid mean over [steps[0], steps[-1]]; they add up to one."""
+    """Weights (T,) of the trapezoid mean over [steps[0], steps[-1]]; they sum to one."""
     if steps.size == 1:
         return np.ones(1)
     gaps = np.diff(steps)
@@ -78,23 +77,23 @@ def trapezoid_weights(steps: Floats) -> Floats:
 
 
 def prepend_untrained(steps: Floats, separations: Floats) -> tuple[Floats, Floats]:
-    """The curve with (0, separation 0) in front where it does not begin at step 0: an untrained model is at chance."""
+    """The curve, with (step 0, separation 0) prepended if it starts later: an untrained model is at chance."""
     if steps[0] <= 0:
         return steps, separations
     return np.concatenate([[0.0], steps]), np.concatenate([[0.0], separations])
 
 
 def chunk_starts(n: int, max_chunks: int) -> NDArray[np.intp]:
-    """Where each of at most ``max_chunks`` even pieces of n points begins: for averaging a long curve down."""
+    """The start of each of at most ``max_chunks`` even chunks of n points, to average a long curve down."""
     return np.linspace(0, n, min(n, max_chunks), endpoint=False).astype(np.intp)
 
 
 def ramp(end: float, share: float = HORIZON) -> tuple[Floats, Floats]:
-    r"""A curve that ends at separation ``end``: separations (T,) at even times, and Simpson's weights for their mean.
+    r"""The simulated curve that ends at separation ``end``: separations (T,) at even times, and Simpson's weights.
 
     .. math:: \mu'_t = \mu'_{\mathrm{end}}\,\frac{1-e^{-t}}{1-e^{-3}}, \qquad t \in [0, 3]
 
-    The paper's t = 3 is where the curve is at 95% of its asymptote; another ``share`` moves that end.
+    At the paper's t = 3 the curve is at 95% of its asymptote. Another ``share`` moves that end.
     """
     last = RAMP_END * math.log1p(-share) / math.log1p(-HORIZON)
     t = np.linspace(0.0, last, _RAMP_NODES)

@@ -1,11 +1,11 @@
-r"""The model's side of effectiveness: mean P(B) over training, as a function of K.
+r"""The reliability of the model: mean P(B) over training, as a function of K.
 
-Effectiveness is linear in P(B), so a curve of T separations enters only through the mean of P(B):
+Effectiveness is linear in P(B), so it needs only the mean P(B) of a curve of T separations:
 
 .. math:: \sum_t w_t P(\mu_t, K) = \int m(x)\,\Phi(x)^K dx, \qquad m(x) = \sum_t w_t\,\varphi(x - \mu_t).
 
-The steps are folded into one density on the N nodes of the quadrature, after which each K costs one power
-per node, whatever T is. Shapes: T steps, N nodes.
+The T steps are combined into one density on the N nodes of the quadrature. Then each K costs one power per node,
+whatever T is. Shapes: T steps, N nodes.
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ from negwise.theory.optimum import ReliabilityCurve
 from negwise.theory.reliability import STEP, grid_for, log_normal, reliability
 from negwise.theory.separation import Floats
 
-SATURATION = 20.0
+SATURATION = 20.0  # beyond this separation every P rounds to 0 or 1
 _MAX_CHUNKS = 256
-_BLOCK = 2048  # steps folded in at once: 2 MB
+_BLOCK = 2048  # steps combined at once: 2 MB
 
 
 @dataclass(frozen=True)
 class ModelReliability:
-    """A curve of separations (T,) with weights (T,); ``empirical`` replaces its Gaussians where scores are known.
+    """Mean P(B) over a curve of separations (T,) with weights (T,), by Gaussians or, if given, by ``empirical``.
 
-    ``sensitivity`` (T,) says how far each point goes with a unit error of the validation AUC: 1 for a measured
-    evaluation, 0 for the untrained model, whose AUC is one half whatever the sample.
+    ``sensitivity`` (T,) is the shift of each point per unit error of the validation curve: 1 for a measured
+    evaluation, 0 for the untrained model, whose AUC is one half in any sample.
     """
 
     separations: Floats
@@ -54,15 +54,14 @@ class ModelReliability:
     def shifted(self, shifts: Floats, k: Floats) -> Floats:
         """Mean P(B) under each error of the validation curve: shifts (s,), K (n,) -> (s, n).
 
-        The relative change is computed on the curve averaged down to `_MAX_CHUNKS` pieces, which is all that error
-        bars need; the mean itself is exact.
+        The relative change is computed on the curve averaged down to `_MAX_CHUNKS` chunks, which is precise enough
+        for an interval. The mean itself is exact.
         """
         cuts = chunk_starts(self.weights.size, _MAX_CHUNKS)
         weights = np.add.reduceat(self.weights, cuts)
         mu = np.add.reduceat(self.separations * self.weights, cuts) / weights
         sensitivity = np.add.reduceat(self.sensitivity * self.weights, cuts) / weights
-        # Beyond 20 every P is 0 or 1 to the last digit, so the bound changes nothing and keeps the factors finite.
-        # (1 + s, pieces)
+        # Clipping changes no P and keeps the factors of `mixture_density` finite. Shape (1 + s, chunks).
         moved = np.clip(mu + np.multiply.outer(np.append(0.0, shifts), sensitivity), -SATURATION, SATURATION)
         nodes, log_cdf = grid_for(moved)
         densities = np.stack([mixture_density(row, weights, nodes) for row in moved])
@@ -71,7 +70,7 @@ class ModelReliability:
 
 
 def reliability_from_curve(steps: Floats, separations: Floats, last: int) -> ModelReliability:
-    """The trapezoid mean over [0, T], T being evaluation ``last``."""
+    """Mean P(B) of a measured curve: the trapezoid mean over [0, T], where T is the step of evaluation ``last``."""
     times, mu = prepend_untrained(steps[: last + 1], separations[: last + 1])
     measured = np.ones(times.size)
     measured[: times.size - last - 1] = 0.0
@@ -79,17 +78,17 @@ def reliability_from_curve(steps: Floats, separations: Floats, last: int) -> Mod
 
 
 def reliability_from_ramp(end: float, share: float = HORIZON) -> ModelReliability:
-    """The end of training known, the way there simulated; an error at the end stretches the whole ramp."""
+    """Mean P(B) of a simulated curve that ends at separation ``end``. An error of ``end`` scales the whole curve."""
     mu, weights = ramp(end, share)
     progress, _ = ramp(1.0, share)
     return ModelReliability(mu, weights, progress)
 
 
 def empirical_from_curve(steps: Floats, ranks: Sequence[ScoreRanks], last: int) -> ReliabilityCurve:
-    """Mean P(B) over [0, T] straight from ranks, one set of scores per evaluation."""
+    """Mean P(B) over [0, T] from ranks, with one set of scores per evaluation."""
     times, _ = prepend_untrained(steps[: last + 1], steps[: last + 1])
     weights = trapezoid_weights(times)
-    first = times.size - last - 1  # 1 where the untrained model, P = 1/(K+1), was put in front
+    first = times.size - last - 1  # 1 if the untrained model, P = 1/(K+1), was prepended
 
     def mean(k: Floats) -> Floats:
         total = weights[0] / (k + 1.0) if first else np.zeros(k.shape)
@@ -101,10 +100,10 @@ def empirical_from_curve(steps: Floats, ranks: Sequence[ScoreRanks], last: int) 
 
 
 def empirical_from_ramp(end: float, ranks: ScoreRanks, share: float = HORIZON) -> ReliabilityCurve:
-    r"""Mean P(B) along a ramp whose end is known by ranks.
+    r"""Mean P(B) over a simulated curve with ranks at its end.
 
-    At the end the ratio of P by ranks to P by the Gaussian is measured, at the start it is 1 (both are 1/(K+1));
-    on the way it is taken as that ratio to the power of the share of the way gone.
+    The ratio of P from ranks to P from the Gaussian is measured at the end. At the start it is 1, as both are 1/(K+1).
+    In between it is the measured ratio to the power of the progress, from 0 at the start to 1 at the end.
     """
     mu, weights = ramp(end, share)
     progress, _ = ramp(1.0, share)
@@ -123,8 +122,8 @@ def mixture_density(separations: Floats, weights: Floats, nodes: Floats) -> Floa
 
     .. math:: \varphi(x_i - \mu) = \varphi(x_i)\, e^{(i_0 + aS)h\mu - \mu^2/2}\, e^{bh\mu},
 
-    so T x 2 sqrt(N) exponentials and one matrix product replace T x N exponentials. No term is negative,
-    so nothing cancels. It holds for separations up to 25 in size; beyond that the factors overflow.
+    so T x 2 sqrt(N) exponentials and one matrix product replace T x N exponentials. No term is negative, so nothing
+    cancels. It works for separations up to 25 in size; beyond that the factors overflow.
     """
     side = math.isqrt(nodes.size - 1) + 1
     total = np.zeros((side, side))

@@ -1,4 +1,4 @@
-"""What the loss says about mutual information (eq. 2)."""
+"""The lower bound on mutual information from the InfoNCE loss (eq. 2)."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from negwise.theory.separation import Floats, as_floats, check_broadcast
 def mi_bound(loss: Any, k: ArrayLike) -> Floats:
     """The lower bound on mutual information ``log(K + 1) - loss``, in nats (eq. 2). Arguments broadcast.
 
-    ``loss`` is the InfoNCE loss averaged over samples with K negatives each: a number, an array, a tensor, or what
-    `negwise.losses.info_nce` returned. A loss that is not the mean of eq. 1 (debiased, weighted, corrected by log_q,
-    another loss altogether) bounds nothing, and is refused; so is a result whose rows were not compared with ``k``
-    negatives each (masks, counts, a K between whole numbers). There the bound is a mean over rows, of
+    ``loss`` is the mean InfoNCE loss over samples with K negatives each: a number, an array, a tensor, or the
+    result of `negwise.losses.info_nce`. A loss that is not the mean of eq. 1 (debiased, weighted, corrected by
+    log_q, or another loss) gives no bound and raises an `InputError`. So does a result whose rows do not have ``k``
+    negatives each (masks, counts, a fractional K). Then the bound is the mean over rows of
     ``mi_bound(info_nce(..., reduction="none").loss, pairs)``.
 
     >>> float(mi_bound(1.2, 4).round(4))
@@ -38,7 +38,7 @@ def mi_bound(loss: Any, k: ArrayLike) -> Floats:
 
 
 def _check_pairs(pairs: Any, k: ArrayLike) -> None:
-    """Every row was compared with ``k`` negatives; ``pairs`` (B,) is None where nobody counted."""
+    """Raise an `InputError` unless each row has ``k`` negatives; ``pairs`` (B,) is None if they were not counted."""
     if pairs is None:
         return
     counted, negatives = as_floats(pairs, "pairs"), k_as_floats(k)
@@ -46,6 +46,6 @@ def _check_pairs(pairs: Any, k: ArrayLike) -> None:
         fewest, most = counted.min(), counted.max()
         rows = f"{fewest:g}" if fewest == most else f"{fewest:g} to {most:g}"
         raise InputError(
-            f"k={k!r}, but the rows of this loss have {rows} negatives each. Pass that number; where rows "
-            'differ, take reduction="none" and mi_bound(result.loss, result.pairs).mean().'
+            f"k={k!r}, but the rows of this loss have {rows} negatives each. Pass that number; if rows "
+            'differ, use reduction="none" and mi_bound(result.loss, result.pairs).mean().'
         )

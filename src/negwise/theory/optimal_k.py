@@ -1,4 +1,4 @@
-"""From the curves of a short run to K*: `optimal_k`."""
+"""`optimal_k`: K* from the curves of a short run."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ DEFAULT_MAX_K = 1e6
 OTHER_HORIZONS = (0.90, 0.99)
 LAMS = (0.80, 0.85, 0.90, 0.95, 0.99)
 _N_HORIZON_SLICES = 5
-_MAX_HORIZON_SHARE = 0.999  # T is never read beyond the peak
-_LABEL_GROWTH = 1.1  # a label separation this much higher tells which way K* goes as training goes on
+_MAX_HORIZON_SHARE = 0.999  # T is never read after the peak
+_LABEL_GROWTH = 1.1  # K* at a label separation so many times higher shows whether K* will rise or fall
 
 
 EVEN_STEPS_NOTE = (
-    "No steps came with the curve: its evaluations count as evenly spaced. Where they are not, pass steps (--steps, "
+    "No steps came with the curve, so its evaluations count as evenly spaced. If they are not, pass steps (--steps, "
     "--step-column)."
 )
 
@@ -57,15 +57,15 @@ def optimal_k(
     lam: float = 0.9,
     max_k: float | None = None,
 ) -> Estimate:
-    """The number of negatives K that maximises the mean effectiveness over training, from a run with K = 1.
+    """The K that maximises the mean effectiveness over training, estimated from a run with K = 1.
 
-    ``train_auc``: one number (before overfitting), or a curve; then it is read where validation peaks.
-    ``val_auc``: a curve at ``steps``, or one final number (the way there is simulated), or None (all of it is).
-    ``n_queries``, ``n_pairs``: how many queries, and pairs in all, each validation AUC rests on (the training AUC
-    too, unless ``train_queries`` and ``train_pairs`` say otherwise); or pass ``train_se`` and ``val_se``. They
-    give the interval. ``train_scores``, ``val_scores``: scores instead of AUCs, as (positives (n,), negatives
-    (n, m) or (m,)), for validation also a list of such pairs over ``steps``; P(B) then comes from ranks.
-    ``lam``: weight of good and bad samples against easy ones. ``max_k``: where the search ends (1e6).
+    ``train_auc``: one number (before overfitting), or a curve, which is read at the peak of validation.
+    ``val_auc``: a curve at ``steps``, or the final number (the curve up to it is simulated), or None (the whole curve
+    is simulated). ``n_queries``, ``n_pairs``: number of queries, and of pairs in total, of each validation AUC; the
+    same for the training AUC, unless ``train_queries`` and ``train_pairs`` are given. They give the interval; or pass
+    ``train_se`` and ``val_se``. ``train_scores``, ``val_scores``: scores instead of AUCs, as (positives (n,),
+    negatives (n, m) or (m,)), for validation also a list of such pairs over ``steps``. P(B) then comes from ranks.
+    ``lam``: weight of good and bad samples against easy ones. ``max_k``: the largest K of the search (default 1e6).
 
     >>> optimal_k(train_auc=0.9552).k_int
     21
@@ -75,13 +75,13 @@ def optimal_k(
     size = as_floats(train_auc, "train_auc").size if train_auc is not None else 1
     if val is None:
         _check_training_only(train_auc, steps, val_se)
-        if train_queries is None and train_pairs is None:  # then all counts are those of training
+        if train_queries is None and train_pairs is None:  # without validation, all counts are of training
             train_queries, train_pairs = n_queries, n_pairs
     elif train_queries is None and train_pairs is None and train_se is None:
         train_queries = counts_for_curve(n_queries, size)
         train_pairs = None if train_queries is None else counts_for_curve(n_pairs, size)
     if train_steps is not None and train_auc is not None and np.ndim(train_auc) == 0:
-        raise InputError("train_steps: got steps for a single train_auc, expected a curve beside them, or no steps.")
+        raise InputError("train_steps: got steps for a single train_auc, expected a curve, or no steps.")
     own_steps = train_steps if train_steps is not None or size == 1 else steps
     train = make_curve("train", train_auc, train_scores, own_steps, train_se, train_queries, train_pairs)
     if train is None:
@@ -138,15 +138,15 @@ def optimal_k(
 
 
 def _check_training_only(train_auc: ArrayLike | None, steps: ArrayLike | None, val_se: ArrayLike | None) -> None:
-    """Without validation nothing is meant for it."""
+    """Raise an `InputError` for arguments that need a validation curve."""
     if val_se is not None:
-        raise InputError("val_se: got an error of validation, but no val_auc, expected both or neither.")
+        raise InputError("val_se: got an error of validation, but no val_auc. Pass both, or neither.")
     if steps is not None and train_auc is not None and np.ndim(train_auc) == 0:
-        raise InputError("steps: got steps, but no curve that has them, expected train_auc or val_auc as a list.")
+        raise InputError("steps: got steps, but no curve. Pass train_auc or val_auc as a list.")
 
 
 def _search_limit(max_k: float | None, val: PilotCurve | None) -> float:
-    """Where the search in K ends: ``max_k``, and never beyond what ranks can tell."""
+    """The largest K of the search: ``max_k``, and at most the number of negatives that were scored."""
     scored = None if val is None or val.ranks is None else min(each.negatives for each in val.ranks)
     if max_k is None:
         if scored is not None and scored < 2:
@@ -158,7 +158,7 @@ def _search_limit(max_k: float | None, val: PilotCurve | None) -> float:
     if scored is not None and value > scored:
         raise InputError(
             f"max_k: got {max_k!r}, but the scores have {scored} negatives for each positive, and ranks say nothing "
-            "beyond that. Score more negatives, or pass val_auc instead of val_scores."
+            "about more. Score more negatives, or pass val_auc instead of val_scores."
         )
     return float(value)
 
@@ -168,7 +168,7 @@ def _find_optimum(summary: PilotSummary, lam: float, max_k: float) -> Optimum:
 
 
 def _optimal_ks(label: float, model: ModelReliability, lams: Sequence[float], max_k: float) -> list[float]:
-    """K* at each lambda to four digits: enough to show how it moves."""
+    """K* at each lambda, to four digits."""
     ks = k_grid(max_k)
     label_reliability, model_reliability = reliability(label, ks), model(ks)
     return [float(peaks(mean_effectiveness(label_reliability, model_reliability, lam), ks)) for lam in lams]
@@ -177,7 +177,7 @@ def _optimal_ks(label: float, model: ModelReliability, lams: Sequence[float], ma
 def _optimum_while_rising(
     train: PilotCurve, val: PilotCurve | None, measured: PilotSummary, best: Optimum, lam: float, max_k: float
 ) -> tuple[PilotSummary, Optimum, str, Rising]:
-    """What a training that still rises comes to: its forecast, or what was measured and which way it will move."""
+    """The optimum of a training that still rises: that of its forecast or, without one, as measured; and the basis."""
     extrapolated = extrapolate(measured, train, val)
     if extrapolated is None:
         # K* grows with the label separation, except below about 1, where it falls.
@@ -192,14 +192,14 @@ def _optimum_while_rising(
 
 
 def _noisy_optima(summary: PilotSummary, lam: float, max_k: float) -> Floats | None:
-    """K* under the sampling errors of both AUCs; None where they are not known."""
+    """K* under each error of both AUCs (see `negwise.theory.interval`); None if the errors are not known."""
     if summary.label_se is None or (summary.model_se is None and summary.source != "simulated"):
         return None
     ks = coarse_k_grid(max_k)
-    # Beyond 20 every P is 0 or 1 to the last digit, so the bound changes nothing.
+    # Clipping at `SATURATION` changes no P.
     labels = np.clip(summary.label_separation + normal_deviations(summary.label_se), -SATURATION, SATURATION)
     label_reliability = reliability(labels[:, None], ks)
-    if summary.model_se is None:  # a simulated model follows the label wherever it goes
+    if summary.model_se is None:  # a simulated curve ends at a share of the label separation
         model_reliability = np.stack([reliability_from_ramp(SIMULATED_END * label)(ks) for label in labels])
         return peaks(mean_effectiveness(label_reliability, model_reliability, lam), ks)
     noisy_ks = []
@@ -214,7 +214,7 @@ def _noisy_optima(summary: PilotSummary, lam: float, max_k: float) -> Floats | N
 def _no_interval_note(summary: PilotSummary) -> str:
     missing = "training" if summary.label_se is None else "validation"
     return (
-        f"No interval: nothing says how many queries the {missing} AUC rests on. Pass n_queries and n_pairs "
+        f"No interval: the number of queries of the {missing} AUC is not known. Pass n_queries and n_pairs "
         "(--queries, --pairs), or train_se and val_se."
     )
 
@@ -224,17 +224,17 @@ def _rising_reason(rising: Rising, basis: str, train: PilotCurve) -> str:
     longer = f"Train at least as long again (to step {2 * train.steps[-1]:g})."
     if basis == "lower bound":
         return (
-            f"{start} K* = {rising.k_measured:.3g} is a lower bound, and the curves do not yet show where they are "
-            f"going. {longer}"
+            f"{start} K* = {rising.k_measured:.3g} is a lower bound: the curves do not yet show where they will "
+            f"end. {longer}"
         )
     if basis == "unsettled":
         return (
             f"{start} K* = {rising.k_measured:.3g} will fall or rise with it (below a separation of about 1, K* falls "
-            f"as the AUC rises), and the curves do not yet show where they are going. {longer}"
+            f"as the AUC rises): the curves do not yet show where they will end. {longer}"
         )
     bound = ", a lower bound" if rising.k_measured < (rising.k_forecast or 0.0) else ""
     return (
-        f"{start} A saturating fit sees it end at {float(auc(rising.separation_forecast or 0.0)):.4f} (separation "
+        f"{start} A saturating fit puts its end at {float(auc(rising.separation_forecast or 0.0)):.4f} (separation "
         f"{rising.separation_forecast:.2f} +- {rising.separation_se:.2f}). k is that forecast; as measured, K* would "
         f"be {rising.k_measured:.3g}{bound}. About {rising.more_steps:.3g} more steps would settle it."
     )

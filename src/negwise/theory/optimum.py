@@ -1,4 +1,4 @@
-"""The best K: where effectiveness peaks, how wide the peak is, and what it gains over "everything is easy"."""
+"""The K that maximises effectiveness, and the range of K that are as good."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _REFINED_POINTS = 33  # points of each finer grid
 
 @dataclass(frozen=True)
 class Optimum:
-    """The maximum of v over K in [1, max_k], with the curve it was found on."""
+    """The maximum of v over K in [1, max_k], with the grid of v that was searched."""
 
     k: float
     k_int: int
@@ -40,8 +40,8 @@ def k_grid(max_k: float, per_decade: int = PER_DECADE) -> Floats:
 def optimum(label: ReliabilityCurve, model: ReliabilityCurve, lam: float, max_k: float) -> Optimum:
     """Maximise ``v(K) = mean_effectiveness(P(A), mean P(B))`` over K in [1, max_k].
 
-    v can have a second bump far out, so a grid over the whole range finds the right one, and ever finer grids
-    around it sharpen it.
+    v can have a second maximum at large K. So a grid over the whole range finds the global one, and finer and finer
+    grids around it refine it.
     """
 
     def v(k: Floats) -> Floats:
@@ -56,21 +56,21 @@ def optimum(label: ReliabilityCurve, model: ReliabilityCurve, lam: float, max_k:
 
 
 def peaks(vs: Floats, ks: Floats) -> Floats:
-    """The K of each row's maximum: vs (..., n) on an even grid of log K -> (...), by a parabola at the top."""
+    """The K of each row's maximum, by a parabola at the top: vs (..., n) on an even grid of log K -> (...)."""
     top = np.argmax(vs, axis=-1)
     inner = np.clip(top, 1, ks.size - 2)
     left, middle, right = (np.take_along_axis(vs, (inner + i)[..., None], -1)[..., 0] for i in (-1, 0, 1))
     bend = left - 2.0 * middle + right
     offset = np.where((bend < 0) & (top == inner), 0.5 * (left - right) / np.where(bend < 0, bend, 1.0), 0.0)
-    return ks[top] * np.exp(offset * np.log(ks[1] / ks[0]))  # a maximum at an end stays exactly there
+    return ks[top] * np.exp(offset * np.log(ks[1] / ks[0]))  # a maximum at an end of the grid stays there
 
 
 def _refine(v: ReliabilityCurve, ks: Floats, vs: Floats) -> tuple[float, float]:
-    """K and value of the maximum, from the grid's own top down to a relative width of 1e-7."""
+    """K and value of the maximum: finer grids around the top, down to a relative width of 1e-7."""
     while True:
         top = int(np.argmax(vs))
         low, high = ks[max(top - 1, 0)], ks[min(top + 1, ks.size - 1)]
-        # v is quadratic at its top: closer than the root of machine precision its values are noise.
+        # v is quadratic at its top: within the square root of machine precision its values are noise.
         if high - low <= 1e-7 * low:
             return float(ks[top]), float(vs[top])
         ks = np.geomspace(low, high, _REFINED_POINTS)
@@ -80,7 +80,7 @@ def _refine(v: ReliabilityCurve, ks: Floats, vs: Floats) -> tuple[float, float]:
 def _flat_range(
     v: ReliabilityCurve, ks: Floats, vs: Floats, k: float, k_int: int, value: float
 ) -> tuple[int, int | None]:
-    """Smallest and largest whole K of the connected range around k with v within `FLAT`; None where it stays open."""
+    """Smallest and largest whole K of the connected range around k with v within `FLAT`; None: no upper end."""
     threshold = value - FLAT * abs(value)
     outside = np.flatnonzero(vs < threshold)
     left, right = outside[ks[outside] < k], outside[ks[outside] > k]
@@ -93,11 +93,11 @@ def _flat_range(
 
 
 def _crossing(v: ReliabilityCurve, outside: float, inside: float, threshold: float) -> float:
-    """The K between ``outside`` and ``inside`` at which v comes up to ``threshold``, to a relative width of 1e-9."""
+    """The K between ``outside`` and ``inside`` at which v reaches ``threshold``, to a relative width of 1e-9."""
     while abs(inside - outside) > 1e-9 * inside:
         ks = np.geomspace(outside, inside, _REFINED_POINTS)
         reached = v(ks) >= threshold
-        reached[-1] = True  # by what inside means; its own rounding must not undo it
+        reached[-1] = True  # true by definition; rounding must not change it
         first = int(np.argmax(reached))
         outside, inside = float(ks[first - 1]), float(ks[first])
     return inside

@@ -1,4 +1,4 @@
-"""What a pilot run tells, checked: the training and validation curves that an estimate starts from."""
+"""Check the arguments of `optimal_k` and turn them into training and validation curves."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from negwise.theory.separation import Floats, as_floats, first_bad, separation, 
 
 Scores = tuple[ArrayLike, ArrayLike]
 
-_AUC_MARGIN = 1e-12  # no sample is large enough to tell an AUC closer to 0 or 1 than this
+_AUC_MARGIN = 1e-12  # no sample is large enough to measure an AUC closer to 0 or 1
 
 
 @dataclass(frozen=True)
 class PilotCurve:
-    """AUC at steps (n,), its standard errors (n,) where known, and scores' ranks where scores were given."""
+    """AUC at steps (n,), its standard errors (n,) if known, and the ranks of the scores if scores were given."""
 
     steps: Floats
     auc: Floats
@@ -39,7 +39,7 @@ class PilotCurve:
         return smooth(self.separations)
 
     def se_at(self, step: float) -> float | None:
-        """Standard error of the separation at a step (the nearest evaluation's)."""
+        """Standard error of the separation at the evaluation nearest to ``step``."""
         if self.se is None:
             return None
         nearest = int(np.argmin(np.abs(self.steps - step)))
@@ -55,7 +55,7 @@ def make_curve(
     n_queries: ArrayLike | None,
     n_pairs: ArrayLike | None,
 ) -> PilotCurve | None:
-    """The curve of one side, "train" or "val", from AUCs or from scores; None where neither was given."""
+    """The curve of the split ``name``, "train" or "val", from AUCs or from scores; None if neither was given."""
     if aucs is not None and scores is not None:
         raise InputError(f"{name}_auc and {name}_scores: got both, expected one of them.")
     if scores is not None:
@@ -64,9 +64,10 @@ def make_curve(
 
 
 def counts_for_curve(counts: ArrayLike | None, n: int) -> ArrayLike | None:
-    """Counts of one curve for another of n evaluations: as they are where they fit, as one number where they agree.
+    """Counts of one curve, reused for another curve of n evaluations.
 
-    Counts that change from one evaluation to the next say nothing of other evaluations: None.
+    They are reused if there are n of them, or if all are equal. Counts that differ between evaluations say nothing
+    about other evaluations: None.
     """
     values = np.unique(np.asarray(counts)) if counts is not None else np.empty(0)
     if np.size(counts) == n:  # type: ignore[arg-type]
@@ -82,16 +83,16 @@ def _curve_from_auc(
     n_queries: ArrayLike | None,
     n_pairs: ArrayLike | None,
 ) -> PilotCurve:
-    """A checked curve from the arguments ``{name}_auc``, steps, ``{name}_se`` and counts."""
+    """The curve from the arguments ``{name}_auc``, steps, ``{name}_se`` and counts, checked."""
     values = _check_auc(f"{name}_auc", auc)
     errors = None
     if se is not None:
         errors = as_floats(se, f"{name}_se")
         if np.any(errors < 0):
-            raise InputError(f"{name}_se: got {first_bad(errors, errors < 0)}, expected standard errors from 0 up.")
+            raise InputError(f"{name}_se: got {first_bad(errors, errors < 0)}, expected standard errors of 0 or more.")
         if errors.size not in (1, values.size):
             raise InputError(
-                f"{name}_se: got {errors.size} values for {values.size} AUCs, expected one, or one for each."
+                f"{name}_se: got {errors.size} values for {values.size} AUCs, expected one, or one per AUC."
             )
         errors = np.broadcast_to(errors.ravel(), values.shape)
     elif n_queries is not None:
@@ -103,17 +104,16 @@ def _curve_from_auc(
         )
         errors = auc_se_from_counts(separation(values), queries, pairs)
     elif n_pairs is not None:
-        raise InputError("n_pairs: got a number without n_queries; standard errors go over queries. Pass n_queries.")
+        raise InputError("n_pairs: got a number without n_queries; standard errors are over queries. Pass n_queries.")
     return PilotCurve(_check_steps(name, steps, values.size), values, errors)
 
 
 def _curve_from_scores(name: str, scores: Scores | Sequence[Scores], steps: ArrayLike | None) -> PilotCurve:
-    """A curve from scores: one pair (positives, negatives), or a list of such pairs, one for each evaluation."""
+    """The curve from scores: one pair (positives, negatives), or a list of such pairs, one per evaluation."""
     sets: list[Any] = [scores] if isinstance(scores, tuple) else list(scores) if isinstance(scores, Sequence) else []
     if not sets or not all(isinstance(one, tuple) and len(one) == 2 for one in sets):
         raise InputError(
-            f"{name}_scores: expected a tuple (positives, negatives), or a list of such tuples, one for each "
-            "evaluation."
+            f"{name}_scores: expected a tuple (positives, negatives), or a list of such tuples, one per evaluation."
         )
     ranks = tuple(score_ranks(positives, negatives) for positives, negatives in sets)
     aucs, errors = np.array([rank_auc(one) for one in ranks]).T
@@ -137,14 +137,14 @@ def _check_auc(name: str, auc: ArrayLike) -> Floats:
         hint += f" If this is a percentage, pass {value / 100:g}."
     elif 0 <= value <= 1:
         hint += (
-            " A perfect ranking has no finite separation: evaluate on more queries or more negatives, or drop the "
-            "evaluations after it."
+            " A perfect ranking has no finite separation: evaluate on more queries or more negatives, or remove this "
+            "evaluation and those after it."
         )
     raise InputError(f"{name}: got {first_bad(values, bad)}. {hint}")
 
 
 def _check_steps(name: str, steps: ArrayLike | None, n: int) -> Floats:
-    """Steps (n,), never negative and strictly rising; 1, 2, ..., n where none were given."""
+    """Steps (n,), 0 or more and strictly increasing; 1, 2, ..., n if none were given."""
     if steps is None:
         return np.arange(1.0, n + 1.0)
     values = as_floats(steps, "steps")
@@ -153,25 +153,25 @@ def _check_steps(name: str, steps: ArrayLike | None, n: int) -> Floats:
     values = values.reshape(-1)
     if values.size != n:
         raise InputError(
-            f"steps: got {values.size} for {n} values of the {name} curve, expected one for each. "
-            "Where the curves were logged at different steps, pass train_steps too."
+            f"steps: got {values.size} for {n} values of the {name} curve, expected one per value. "
+            "If the curves were logged at different steps, pass train_steps too."
         )
     if np.any(values < 0):
-        raise InputError(f"steps: got {first_bad(values, values < 0)}, expected numbers from 0 up.")
+        raise InputError(f"steps: got {first_bad(values, values < 0)}, expected numbers of 0 or more.")
     back = np.append(False, np.diff(values) <= 0)
     if np.any(back):
         raise InputError(
-            f"steps: got {first_bad(values, back)} after {float(values[np.argmax(back) - 1])!r}, expected rising "
+            f"steps: got {first_bad(values, back)} after {float(values[np.argmax(back) - 1])!r}, expected increasing "
             "steps. Sort the curve and keep one value per step."
         )
     return values
 
 
 def _check_counts(name: str, count: ArrayLike, least: Floats | float, what: str, n: int) -> Floats:
-    """A count, or one for each of n evaluations, as float64; each at least ``least``, which is ``what``."""
+    """One count, or one for each of n evaluations, as float64. Each is at least ``least``, which ``what`` describes."""
     values = as_floats(count, name)
     if values.ndim > 1 or values.size not in (1, n):
-        raise InputError(f"{name}: got {values.size} counts for {n} AUCs, expected one, or one for each.")
+        raise InputError(f"{name}: got {values.size} counts for {n} AUCs, expected one, or one per AUC.")
     each, bound = np.broadcast_arrays(values, least)
     if np.any(each < bound):
         raise InputError(f"{name}: got {first_bad(each, each < bound)}, expected at least {what}.")

@@ -1,4 +1,4 @@
-"""What the curves of a pilot say in the framework's terms: label separation, model side, horizon, forecast."""
+"""Summarise the curves of a pilot run: label separation, reliability of the model, horizon and forecast."""
 
 from __future__ import annotations
 
@@ -21,26 +21,26 @@ from negwise.theory.model_reliability import (
 from negwise.theory.pilot_curves import PilotCurve
 from negwise.theory.separation import Floats, auc
 
-SIMULATED_END = -math.expm1(-RAMP_END)  # the share of the label separation that the paper's curve ends at
-_MAX_RELATIVE_SE = 0.10  # a forecast counts where its standard error is at most this share of the asymptote
-_MAX_FORECAST = 10.0  # no AUC that can be measured has a larger separation
-_LATE_PEAK = 0.9  # validation that peaks in the last tenth of the pilot has not turned down
+SIMULATED_END = -math.expm1(-RAMP_END)  # the paper's curve ends at this share of the label separation
+_MAX_RELATIVE_SE = 0.10  # a forecast is used if its standard error is at most this share of the asymptote
+_MAX_FORECAST = 10.0  # no measurable AUC has a larger separation
+_LATE_PEAK = 0.9  # a peak of validation in the last tenth of the pilot is not overfitting
 
 
 @dataclass(frozen=True, kw_only=True)
 class PilotSummary:
-    """A pilot read: both sides of effectiveness, with standard errors where the curves had them."""
+    """Both inputs of effectiveness, the label and the model, with standard errors if the curves have them."""
 
     source: str  # "curve", "pair" or "simulated"
     label_separation: float
     label_step: float | None
     label_se: float | None
-    peak_separation: float | None = None  # validation's best separation; None where there is no validation
+    peak_separation: float | None = None  # the best separation of validation; None without validation
     peak_step: float | None = None
     model_se: float | None = None
-    model_at: Callable[[float], ModelReliability]  # share of the peak at which training counts as converged -> P(B)
+    model_at: Callable[[float], ModelReliability]  # share of the peak that counts as converged -> mean P(B)
     horizon: float | None = None
-    horizon_se: float = 0.0  # of the share of the peak at which T is read: noise that evaluations do not share
+    horizon_se: float = 0.0  # of the share of the peak at which T is read, from `evaluation_noise`
     notes: tuple[str, ...] = ()
 
     @functools.cached_property
@@ -49,16 +49,16 @@ class PilotSummary:
 
 
 def summarise_pilot(train: PilotCurve, val: PilotCurve | None) -> PilotSummary:
-    """Label and model side from the curves, by the number of validation points: none, one, or a curve."""
+    """The summary of a pilot with no validation AUC, with one, or with a validation curve."""
     if val is None:
         return _summarise_simulated(train)
     return _summarise_pair(train, val) if val.steps.size == 1 else _summarise_curve(train, val)
 
 
 def training_still_rising(train: PilotCurve, summary: PilotSummary) -> bool:
-    """Whether the label separation was still rising where it was read.
+    """Whether the training AUC still rose where the label separation is read.
 
-    Where validation turned down before the end of the pilot, a further rise of the training AUC is overfitting.
+    If validation peaks before the end of the pilot, a further rise of the training AUC is overfitting.
     """
     if train.steps.size < 3 or (summary.peak_step is not None and summary.peak_step < _LATE_PEAK * train.steps[-1]):
         return False
@@ -71,10 +71,10 @@ def training_still_rising(train: PilotCurve, summary: PilotSummary) -> bool:
 def extrapolate(
     summary: PilotSummary, train: PilotCurve, val: PilotCurve | None
 ) -> tuple[PilotSummary, Forecast] | None:
-    """The reading at the end of a training that goes on; None where that cannot be told.
+    """The summary at the end of a longer training, and the fit of the training curve; None without a reliable fit.
 
-    Both sides have to be known there: the label where it is going, validation gone on with where it still rises. A
-    label of the future beside a validation of today would be neither.
+    If validation still rises, it needs a reliable fit too: a forecast of the label does not go with a validation curve
+    that ends early.
     """
     fit = _reliable_forecast(train)
     if fit is None or summary.source == "pair":
@@ -93,7 +93,7 @@ def extrapolate(
     ahead = np.linspace(val.steps[-1], max(1.5 * val_fit.settles_at, 2.0 * val.steps[-1]), 65)[1:]
     steps = np.concatenate([val.steps, ahead])
     separations = np.concatenate([val.separations, val_fit.at(ahead)])
-    # What was measured is smoothed as it was; the fit is smooth by itself.
+    # Only the measured part needs smoothing; the fit is smooth.
     smoothed = np.concatenate([val.smoothed, val_fit.at(ahead)])
     horizon = float(steps[horizon_index(smoothed)])
     return replace(extrapolated, model_at=_model_by_share(val, steps, separations, smoothed), horizon=horizon), fit
@@ -122,7 +122,7 @@ def _summarise_pair(train: PilotCurve, val: PilotCurve) -> PilotSummary:
             return model
         return replace(model, empirical=empirical_from_ramp(end, val.ranks[0], share))
 
-    note = f"One validation AUC ({val.auc[0]:.4f}): it is taken as the end of a simulated curve, never as a constant."
+    note = f"One validation AUC ({val.auc[0]:.4f}): it is used as the end of a simulated curve, not as a constant."
     return PilotSummary(
         source="pair",
         label_separation=label,
@@ -150,7 +150,7 @@ def _summarise_curve(train: PilotCurve, val: PilotCurve) -> PilotSummary:
         model_se=val.se_at(peak_step),
         model_at=_model_by_share(val, val.steps, val.separations, smoothed),
         horizon=float(val.steps[last]),
-        # A share of the peak means something above chance only.
+        # A share of the peak is meaningful only above chance.
         horizon_se=evaluation_noise(val.steps, val.separations) / top if top > 0 else 0.0,
         notes=tuple(_curve_notes(train, val, label, label_step, peak, last)),
     )
@@ -159,7 +159,7 @@ def _summarise_curve(train: PilotCurve, val: PilotCurve) -> PilotSummary:
 def _curve_notes(
     train: PilotCurve, val: PilotCurve, label: float, label_step: float | None, peak: int, last: int
 ) -> Iterator[str]:
-    """What a reader of the curves has to know about how they were read."""
+    """Notes on how the curves were read."""
     if last == 0 and val.steps[0] > 0:
         yield (
             f"The first evaluation (step {val.steps[0]:g}) already is at 95% of the peak, so the rise itself was not "
@@ -179,12 +179,12 @@ def _curve_notes(
     elif train.steps[-1] > label_step and train.smoothed[-1] > label:
         yield (
             f"Validation peaks at step {val.steps[peak]:g}; the training AUC is read there ({float(auc(label)):.4f}), "
-            f"not where it climbed to afterwards ({train.auc[-1]:.4f})."
+            f"not at its later, higher value ({train.auc[-1]:.4f})."
         )
 
 
 def _label_at(train: PilotCurve, step: float | None) -> tuple[float, float | None]:
-    """The label separation, and the step it was read at: ``step``, or the end; None where there is no curve."""
+    """The label separation and the step at which it is read: ``step``, or the end; None if there is no curve."""
     if train.steps.size == 1:
         return float(train.separations[0]), None
     first, end = float(train.steps[0]), float(train.steps[-1])
@@ -206,7 +206,7 @@ def _model_by_share(
 
 
 def _reliable_forecast(curve: PilotCurve) -> Forecast | None:
-    """Where a curve is going, if that can be relied on."""
+    """The forecast of a curve, or None if it is not reliable."""
     fit = forecast(curve.steps, curve.separations)
     if (
         fit is None

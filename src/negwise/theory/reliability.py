@@ -1,12 +1,12 @@
-r"""Reliability: the chance that a positive beats all of its K negatives (eq. 3 and 4).
+r"""Reliability: the probability that a positive scores above all of its K negatives (eq. 3 and 4).
 
 .. math:: P(\mu, K) = E_{x \sim N(\mu, 1)}[\Phi(x)^K]
 
-The integrand is analytic and dies like a Gaussian at both ends, so the plain trapezoid rule converges
-spectrally: its error is about :math:`e^{-2\pi a/h}`, where :math:`a` is the width of the strip in which the
-integrand stays tame. The narrowest strip is that of :math:`\Phi(x)^K` at large K, a Gumbel step of width
-:math:`1/\sqrt{2\ln K}`; at K = 1e7 that gives :math:`a \approx 0.3`, and h = 1/20 leaves 1e-16. Every term is
-positive, so the *relative* error is that small too, even where the probability is 1e-11.
+The integrand is analytic and decays like a Gaussian at both ends, so the trapezoid rule converges spectrally. Its
+error is about :math:`e^{-2\pi a/h}`, where :math:`a` is the width of the strip in which the integrand stays bounded.
+The narrowest strip is that of :math:`\Phi(x)^K` at large K, a Gumbel step of width :math:`1/\sqrt{2\ln K}`. At
+K = 1e7 that gives :math:`a \approx 0.3`, and h = 1/20 leaves an error of 1e-16. Every term is positive, so the
+*relative* error is as small, even if the probability is 1e-11.
 """
 
 from __future__ import annotations
@@ -24,17 +24,17 @@ from negwise.theory.separation import Floats, as_floats, check_broadcast, first_
 
 STEP = 1.0 / 20.0
 TAIL_SIGMAS = 9.0  # a Gaussian beyond nine standard deviations is below one part in 1e18
-MAX_K = 1e7  # up to here the step above is fine enough
+MAX_K = 1e7  # the step above is fine enough up to this K
 MAX_SEPARATION = 60.0
-_LOW, _HIGH = -11.0, 17.0  # covers separations from -2 to 8, so that those always share one grid
+_LOW, _HIGH = -11.0, 17.0  # covers separations from -2 to 8, so that all of those use one grid
 _TINY = float(np.finfo(np.float64).tiny)
 _MAX_PAIRS = 4096  # pairs of (separation, K) held in memory at once: 18 MB
 
 
 def reliability(separation: ArrayLike, k: ArrayLike) -> Floats:
-    r"""P(mu, K), eq. 3 with the label separation, eq. 4 with the model's. Arguments broadcast.
+    r"""P(mu, K): eq. 3 for the label separation, eq. 4 for the model's. Arguments broadcast.
 
-    Real K from 0 to 1e7. Exact cases: :math:`P(0, K) = 1/(K+1)`, :math:`P(\mu, 1) = \mathrm{AUC}`,
+    K is real, from 0 to 1e7. Exact cases: :math:`P(0, K) = 1/(K+1)`, :math:`P(\mu, 1) = \mathrm{AUC}`,
     :math:`P(\mu, 0) = 1`.
 
     >>> float(reliability(1.0, 4).round(6))
@@ -45,15 +45,15 @@ def reliability(separation: ArrayLike, k: ArrayLike) -> Floats:
 
 def reliability_slope_k(separation: ArrayLike, k: ArrayLike) -> Floats:
     r""":math:`\partial P/\partial K = E[\Phi(x)^K \log\Phi(x)]`, never positive."""
-    # log(-log Phi) keeps the factor inside the exponent, so that every term has one sign. Where Phi is 1 to the last
-    # digit, the smallest number stands for -log Phi: the term is as good as 0 either way.
+    # log(-log Phi) keeps the factor inside the exponent, so that all terms have one sign. If Phi rounds to 1, the
+    # smallest positive number replaces -log Phi: the term is practically 0 in both cases.
     return -_integrate(separation, k, lambda power, log_cdf, _: power * log_cdf + np.log(np.maximum(-log_cdf, _TINY)))
 
 
 def reliability_slope_separation(separation: ArrayLike, k: ArrayLike) -> Floats:
     r""":math:`\partial P/\partial\mu = K\,E[\Phi(x)^{K-1}\varphi(x)]`, never negative.
 
-    By parts from :math:`E[(x-\mu)\Phi(x)^K]`, which would cancel.
+    Integrated by parts from :math:`E[(x-\mu)\Phi(x)^K]`, whose terms would cancel.
     """
     slope = _integrate(
         separation, k, lambda power, log_cdf, x: (power - 1.0) * log_cdf + log_normal(x) - math.log(STEP)
@@ -62,7 +62,7 @@ def reliability_slope_separation(separation: ArrayLike, k: ArrayLike) -> Floats:
 
 
 def k_as_floats(k: ArrayLike) -> Floats:
-    """``k`` as float64, or an `InputError` where it is outside [0, 1e7]."""
+    """``k`` as float64, or an `InputError` if it is outside [0, 1e7]."""
     value = as_floats(k, "k")
     bad = (value < 0) | (value > MAX_K)
     if np.any(bad):
@@ -81,27 +81,27 @@ def grid(low: float = _LOW, high: float = _HIGH) -> tuple[Floats, Floats]:
 
 
 def grid_for(separations: Floats) -> tuple[Floats, Floats]:
-    """The common grid, made longer where a separation lies outside [-2, 8]."""
+    """The common grid, extended if a separation lies outside [-2, 8]."""
     if separations.size == 0:
         return grid()
     low, high = float(separations.min()), float(separations.max())
-    # Above x = 10 every power of Phi is 1, so a low separation needs no more room on the right.
+    # Above x = 10 every power of Phi is 1, so a low separation needs no extension on the right.
     return grid(min(_LOW, math.floor(low - TAIL_SIGMAS)), max(_HIGH, math.ceil(high + TAIL_SIGMAS)))
 
 
 def log_normal(x: Floats) -> Floats:
-    r""":math:`\log(h\,\varphi(x))`: the standard normal density with the quadrature weight folded in."""
+    r""":math:`\log(h\,\varphi(x))`: the log of the standard normal density times the quadrature weight."""
     return -0.5 * x * x + math.log(STEP / math.sqrt(2.0 * math.pi))
 
 
 def _integrate(separation: ArrayLike, k: ArrayLike, log_term: Callable[[Floats, Floats, Floats], Floats]) -> Floats:
-    """Sum over the nodes of N(x; mu, 1) exp(log_term(K, log Phi(x), x)), broadcasting mu against K."""
+    """Sum over the nodes of N(x; mu, 1) exp(log_term(K, log Phi(x), x)); mu and K broadcast."""
     mu, power = as_floats(separation, "separation"), k_as_floats(k)
     far = np.abs(mu) > MAX_SEPARATION
     if np.any(far):
         raise InputError(
             f"separation: got {first_bad(mu, far)}, expected at most {MAX_SEPARATION:g} in size. "
-            "Pass a separation, as negwise.separation(auc) gives it."
+            "Pass a separation, such as negwise.separation(auc)."
         )
     check_broadcast(separation=mu, k=power)
     nodes, log_cdf = grid_for(mu)

@@ -1,4 +1,4 @@
-"""AUC and separation: two names for how far positives stand above negatives (eq. 7)."""
+"""AUC and separation: two measures of how far positives score above negatives (eq. 7)."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ SQRT2 = math.sqrt(2.0)
 
 
 def separation(auc: ArrayLike) -> Floats:
-    r"""Separation :math:`\mu = \sqrt2\,\Phi^{-1}(\mathrm{AUC})`, any shape in, the same shape out.
+    r"""Separation :math:`\mu = \sqrt2\,\Phi^{-1}(\mathrm{AUC})`; any shape, same shape out.
 
-    Eq. 7 asks for the mean of :math:`x \sim N(\mu, 1)` such that :math:`P(x > y) = \mathrm{AUC}` with
-    :math:`y \sim N(0, 1)`. Since :math:`x - y \sim N(\mu, 2)`, that is a closed form.
+    Eq. 7 defines it as the mean of :math:`x \sim N(\mu, 1)` such that :math:`P(x > y) = \mathrm{AUC}` with
+    :math:`y \sim N(0, 1)`. Since :math:`x - y \sim N(\mu, 2)`, it has a closed form.
 
     >>> float(separation(0.75).round(3))
     0.954
@@ -46,7 +46,7 @@ def separation_se(auc: ArrayLike, auc_se: ArrayLike) -> Floats:
 
 def as_floats(value: ArrayLike, name: str) -> Floats:
     """``value`` as a float64 array, or an `InputError` that names the argument and the first bad entry."""
-    if hasattr(value, "detach"):  # a tensor, on any device and in any precision; this module does without torch
+    if hasattr(value, "detach"):  # a tensor, on any device and of any precision; torch is not imported here
         value = value.detach().cpu().double().numpy()
     try:
         array = np.asarray(value, dtype=np.float64)
@@ -54,13 +54,13 @@ def as_floats(value: ArrayLike, name: str) -> Floats:
         raise InputError(f"{name}: got {_shorten(value)}, expected a number or an array of numbers.") from error
     if not np.all(np.isfinite(array)):
         raise InputError(
-            f"{name}: got {first_bad(array, ~np.isfinite(array))}, expected finite numbers. Drop or repair that entry."
+            f"{name}: got {first_bad(array, ~np.isfinite(array))}, expected finite numbers. Remove or fix that entry."
         )
     return array
 
 
 def check_broadcast(**arrays: Floats) -> None:
-    """An `InputError` with the shapes of the arguments, where they do not broadcast."""
+    """Raise an `InputError` with the shapes of the arguments if they do not broadcast."""
     try:
         np.broadcast_shapes(*(array.shape for array in arrays.values()))
     except ValueError as error:
@@ -69,7 +69,7 @@ def check_broadcast(**arrays: Floats) -> None:
 
 
 def first_bad(array: Floats, bad: NDArray[np.bool_]) -> str:
-    """The first entry where ``bad`` holds, as text: its value and, in an array, its position."""
+    """The first entry where ``bad`` is true, as text: its value and, in an array, its position."""
     where = np.argwhere(np.atleast_1d(bad))[0]
     value = float(np.atleast_1d(array)[tuple(where)])
     place = "" if array.ndim == 0 else f" at position {where[0] if where.size == 1 else tuple(where.tolist())}"

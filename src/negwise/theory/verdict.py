@@ -1,4 +1,4 @@
-"""When an estimate means something, and plain words for when it does not."""
+"""The verdict on an estimate: ok, vacuous, capped or inconsistent, with its reasons."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ LEAST_MARGIN = 0.01
 MAX_SHARE_AT_END = 0.10
 MAX_INTERVAL_RATIO = 10.0
 _MIN_SIGMAS = 3.0
-_THREE_SIGMA_TAIL = 0.00135  # the chance of three sigmas
-_AUC_TOLERANCE = 0.02  # in AUC, where no standard errors are known
+_THREE_SIGMA_TAIL = 0.00135  # the one-sided probability of three sigmas
+_AUC_TOLERANCE = 0.02  # in AUC, if no standard errors are known
 _MIN_OVERLAP = 0.1
 
 
 def contradictions(summary: PilotSummary, train: PilotCurve, val: PilotCurve | None) -> list[str]:
-    """What in the curves cannot be: `inconsistent`, each with its reason."""
+    """The reasons why the curves contradict each other; any of them makes the verdict `inconsistent`."""
     reasons = []
     if val is not None and train.steps.size > 1 and val.steps.size > 1:
         reasons += _no_overlap(train.steps, val.steps)
@@ -47,7 +47,7 @@ def decide_verdict(
     noisy_ks: Floats | None,
     interval: tuple[float, float] | None,
 ) -> tuple[str, list[str]]:
-    """`vacuous`, `capped` or `ok`, with the reason for either of the first two."""
+    """`vacuous`, `capped` or `ok`, with the reason for one of the first two."""
     end = float(best.ks[-1])
     if summary.horizon == 0.0:
         return "vacuous", [
@@ -63,7 +63,7 @@ def decide_verdict(
     at_end = 0.0 if noisy_ks is None else float(np.mean(noisy_ks >= end))
     if at_end > MAX_SHARE_AT_END:
         return "vacuous", [
-            f"In {at_end:.0%} of the draws that the standard errors allow, K* runs to the end of the search "
+            f"For {at_end:.0%} of the errors that the standard errors allow, K* runs to the end of the search "
             f"({end:g}). Evaluate on more queries."
         ]
     if interval is not None and interval[1] > MAX_INTERVAL_RATIO * interval[0]:
@@ -75,9 +75,9 @@ def decide_verdict(
 
 
 def _how_to_search_further(summary: PilotSummary) -> str:
-    """How to let the search go further."""
+    """What to do to search for a larger K."""
     if summary.model.empirical is None:
-        return "Raise max_k to go on."
+        return "Raise max_k to search further."
     return "Ranks say nothing beyond the negatives that were scored: score more of them for each positive."
 
 
@@ -98,10 +98,10 @@ def _exceeds(model: float, label: float, model_se: float | None, label_se: float
 
 
 def _below_chance(name: str, curve: PilotCurve) -> list[str]:
-    # The more evaluations, the likelier one of them dips below by chance alone.
+    # The more evaluations there are, the likelier one of them is below by chance alone.
     sigmas = float(-ndtri(_THREE_SIGMA_TAIL / curve.steps.size))
     noise = _AUC_TOLERANCE if curve.se is None else sigmas * curve.se
-    trained = (curve.steps > 0) | (curve.steps.size == 1)  # a model that has not learned may stand on either side
+    trained = (curve.steps > 0) | (curve.steps.size == 1)  # an untrained model may be on either side of chance
     low = np.flatnonzero((curve.auc < 0.5 - noise) & trained)
     if not low.size:
         return []
