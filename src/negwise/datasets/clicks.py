@@ -141,32 +141,32 @@ def clicks(
     def probability(these: NDArray[np.int64]) -> Floats:
         return _probability(user_vectors[these] @ item_vectors.T, scales[these, None], threshold, shape)
 
-    past = np.concatenate([_draw_distinct(random, probability(these), history) for these in _chunks(users)])
-    whose = np.sort(random.integers(0, users, impressions))
+    histories = np.concatenate([_draw_distinct(random, probability(these), history) for these in _chunks(users)])
+    owner = np.sort(random.integers(0, users, impressions))
     lists = np.concatenate([_draw_distinct(random, np.ones((len(c), items)), shown) for c in _chunks(impressions)])
-    affinity = np.einsum("nd,nsd->ns", user_vectors[whose], item_vectors[lists])
-    chance = _probability(affinity, scales[whose, None], threshold, shape)
-    labels = (random.random(chance.shape) < chance).astype(np.int8)
-    made = Impressions(
-        users=whose,
+    affinity = np.einsum("nd,nsd->ns", user_vectors[owner], item_vectors[lists])
+    click_probability = _probability(affinity, scales[owner, None], threshold, shape)
+    labels = (random.random(click_probability.shape) < click_probability).astype(np.int8)
+    data = Impressions(
+        users=owner,
         times=random.integers(0, days * 86_400_000, impressions),
-        clicked=past.reshape(-1),
-        start=whose * history,
-        end=(whose + 1) * history,
+        clicked=histories.reshape(-1),
+        start=owner * history,
+        end=(owner + 1) * history,
         shown=Ragged(offsets_of(np.full(impressions, shown)), lists.reshape(-1)),
         labels=labels.reshape(-1),
         labelled=np.ones(impressions, bool),
         n_users=users,
         n_items=items,
     )
-    return ClickWorld(shape, noise, seed, user_vectors, item_vectors, scales, threshold, made)
+    return ClickWorld(shape, noise, seed, user_vectors, item_vectors, scales, threshold, data)
 
 
 def _probability(affinity: Floats, scale: Floats, threshold: float, shape: str) -> Floats:
     with np.errstate(divide="ignore", invalid="ignore"):
-        standing = (affinity - threshold) / scale
+        z = (affinity - threshold) / scale
     # F is symmetric: 1 - F(-x) = F(x). Without noise x is infinite, and exactly at the threshold there is no click.
-    return SHAPES[shape](np.nan_to_num(standing, nan=-np.inf, posinf=np.inf, neginf=-np.inf))
+    return SHAPES[shape](np.nan_to_num(z, nan=-np.inf, posinf=np.inf, neginf=-np.inf))
 
 
 def _threshold(user_vectors: Floats, item_vectors: Floats, scales: Floats, shape: str, rate: float) -> float:

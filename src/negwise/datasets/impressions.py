@@ -93,11 +93,11 @@ def impression_task(
         "folders": lambda: _by_folder(data, path),
     }
     split_of = choices[check_split_name(split, IMPRESSION_SPLITS, path, shares)]()
-    held = split_of[~data.labelled]
-    if (held != TEST).any() or (split == "time" and len(held)):
+    unlabelled = split_of[~data.labelled]
+    if (unlabelled != TEST).any() or (split == "time" and len(unlabelled)):
         raise InputError(
-            f"{path}: {len(held)} impressions have no labels, which split={split!r} needs for training and evaluation. "
-            "Type --split folders, which leaves them out."
+            f"{path}: {len(unlabelled)} impressions have no labels, which split={split!r} needs to train "
+            "and to evaluate. Type --split folders, which leaves them out."
         )
     users = data.users
     row = data.shown.rows
@@ -106,7 +106,7 @@ def impression_task(
     train, val, test = (_subset(all_examples, split_of[all_examples.groups] == which) for which in (TRAIN, VAL, TEST))
     click, n = data.labels == 1, len(data.shown)
     exclusions = Ragged.of_pairs(row[click], data.shown.ids[click], n)
-    judged = ~click & data.labelled[row]
+    not_clicked = ~click & data.labelled[row]
     task = TaskData(
         "impressions",
         data.n_items,
@@ -118,7 +118,7 @@ def impression_task(
         train_exclusions=exclusions,
         eval_exclusions=exclusions,
         # Without the exclusions: an item may be shown twice and clicked once.
-        negatives=difference(Ragged.of_pairs(row[judged], data.shown.ids[judged], n), exclusions),
+        negatives=difference(Ragged.of_pairs(row[not_clicked], data.shown.ids[not_clicked], n), exclusions),
         impressions=data.shown,
         labels=data.labels,
         split=split,
@@ -141,8 +141,8 @@ def _times(data: Impressions, path: str) -> Ints:
 def _by_folder(data: Impressions, path: str) -> SplitLabels:
     if data.folder is None or not (data.folder == 1).any() or data.times is None:
         raise InputError(f"{path}: split='folders' needs train/ and dev/. Type --split user.")
-    judged = (data.folder == 2) & data.labelled
-    if judged.any():
+    labelled_test = (data.folder == 2) & data.labelled
+    if labelled_test.any():
         return data.folder.astype(np.int8)
     day = data.times // DAY_MS
     train = data.folder == 0

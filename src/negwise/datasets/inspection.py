@@ -153,17 +153,17 @@ def _of_impressions(
     truth: dict[str, float] | None = None,
 ) -> DataReport:
     row = data.shown.rows
-    judged = data.labelled[row]
+    has_label = data.labelled[row]
     click = data.labels == 1
-    missed = np.bincount(row[~click & judged], minlength=len(data.shown))
+    not_clicked = np.bincount(row[~click & has_label], minlength=len(data.shown))
     pairs = len(np.unique(data.users[row[click]] * data.n_items + data.shown.ids[click]))
     return DataReport(
         path,
         kind,
         counts,
         pairs / max(data.n_users * data.n_items, 1),
-        float(click.sum() / max(judged.sum(), 1)),
-        _available(missed[row[click]], "shown in the same impression and not clicked"),
+        float(click.sum() / max(has_label.sum(), 1)),
+        _available(not_clicked[row[click]], "shown in the same impression and not clicked"),
         _impression_splits(data),
         rows,
         problems,
