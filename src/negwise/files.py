@@ -1,13 +1,22 @@
-"""Files that are whole or absent: written under a temporary name, then renamed."""
+"""Files that are whole or absent, JSON, and folders that one process holds at a time."""
 
 from __future__ import annotations
 
+import json
 import os
 import stat
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
-from negwise.errors import InputError
+from negwise.errors import InputError, NegwiseError, require
+
+REPAIR = "Restore the file, or remove it and run the same command again."
+LOCK = ".lock"
+PATIENCE = 3.0
+"""Seconds to wait for a lock: its holder may have been killed a moment ago."""
 
 
 def write_atomically(path: str | os.PathLike[str], content: bytes | str) -> Path:
@@ -25,12 +34,65 @@ def write_atomically(path: str | os.PathLike[str], content: bytes | str) -> Path
     return target
 
 
+def write_json(path: str | os.PathLike[str], value: Any) -> Path:
+    """Write ``value`` as JSON; a reader never sees half of it."""
+    return write_atomically(path, json.dumps(value, indent=1, allow_nan=False) + "\n")
+
+
+def read_json(path: str | os.PathLike[str]) -> Any:
+    """The content of the JSON file ``path``. NaN and Infinity, which JSON does not have, are refused."""
+    try:
+        return json.loads(Path(path).read_bytes(), parse_constant=_refuse_constant)
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read ({error.strerror or error}).") from error
+    except json.JSONDecodeError as error:
+        raise InputError(f"{path}, line {error.lineno}: not JSON ({error.msg}). {REPAIR}") from error
+    except (ValueError, RecursionError) as error:
+        raise InputError(f"{path}: not JSON ({error}). {REPAIR}") from error
+
+
+@contextmanager
+def lock_folder(folder: Path, what: str) -> Iterator[None]:
+    """Hold the folder of a ``what`` ("run", "job") for this process: two would write over each other.
+
+    The lock of a process that died is free again. An empty folder that was made for the lock is removed with it.
+    """
+    filelock = require("filelock", extra="train")
+    new = not folder.exists()
+    check_writable(folder, what)
+    lock = filelock.FileLock(folder / LOCK, timeout=PATIENCE)
+    try:
+        lock.acquire()
+    except filelock.Timeout as error:
+        raise NegwiseError(f"{folder}: another process works on this {what}. Wait for it, or stop it.") from error
+    try:
+        yield
+    finally:
+        if new and [entry.name for entry in folder.iterdir()] == [LOCK]:
+            (folder / LOCK).unlink()
+            folder.rmdir()
+        lock.release()
+
+
+def check_writable(folder: Path, what: str) -> None:
+    """Make the folder of a ``what``, or say why that is impossible."""
+    if folder.exists() and not folder.is_dir():
+        raise InputError(f"{folder} is a file; expected a folder for the {what}, or a name that is free.")
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        tempfile.TemporaryFile(dir=folder).close()
+    except OSError as error:
+        raise InputError(
+            f"{folder}: cannot be written to ({error.strerror}). Choose another folder with --out."
+        ) from error
+
+
 def _replaceable(target: Path) -> Path:
     """Where the new file goes."""
     try:
         mode = target.stat().st_mode
     except FileNotFoundError:
-        return Path(os.path.realpath(target))  # a link to a file that is not there yet leads to where that will be
+        return Path(os.path.realpath(target))  # a link to a missing file leads to where that file will be
     if not stat.S_ISREG(mode):
         kind = "a folder" if stat.S_ISDIR(mode) else "a device, a pipe or a socket"
         raise InputError(f"{target}: {kind}, expected a file that can be replaced, or a new name.")
@@ -59,3 +121,7 @@ def _umask() -> int:
     mask = os.umask(0)
     os.umask(mask)
     return mask
+
+
+def _refuse_constant(name: str) -> Any:
+    raise ValueError(f"{name} is no number in JSON")

@@ -20,15 +20,19 @@ State = dict[str, Any]
 class Observation:
     """What a rule may look at before it sets K for ``step``, the same on every rank.
 
-    ``wins`` of the ``pairs`` of a positive and a negative compared since the last observation were won (a tie
-    is half a win), summed over ranks: ``wins / pairs`` estimates AUC at any K. ``val_auc`` comes after an
-    evaluation.
+    The counts are those of an earlier step, ``step - lag``, and so is the ``k`` that they were made with. Of the
+    ``pairs`` of a positive and a negative, ``wins`` were won (a tie is half a win): ``wins / pairs`` estimates AUC at any
+    K. Of the ``rows``, ``hits`` had a positive above all of its negatives. ``val_auc`` comes after an evaluation, with
+    the same lag. Nothing is known yet in the first steps: all counts are 0.
     """
 
     step: int
     total_steps: int
     wins: float = 0.0
     pairs: int = 0
+    hits: float = 0.0
+    rows: int = 0
+    k: float | None = None
     val_auc: float | None = None
 
 
@@ -59,7 +63,8 @@ class Negatives:
     that exclusions took from each row.
 
     Where candidates are shared, ``pool`` (P,) has their ids and ``index`` (B, Kmax) places in it: encode the
-    pool once and look up.
+    pool once and look up. ``given`` (B,) is the number of first slots that hold negatives which came with the data;
+    None where there are none.
     """
 
     ids: Tensor
@@ -68,6 +73,7 @@ class Negatives:
     removed: Tensor | None = None
     pool: Tensor | None = None
     index: Tensor | None = None
+    given: Tensor | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -158,6 +164,39 @@ class Planner(Sampler, Protocol):
     """A sampler that can also say what it would draw, for a loss that draws where it looks up."""
 
     def plan(self, positives: Tensor, k: float, key: Key, *, owner: Tensor | None = None) -> Draw: ...
+
+
+class LossCounts(Protocol):
+    """What a loss returns: the loss, and the pairs that each row won and had, for ``reduction="none"`` all (B,)."""
+
+    @property
+    def loss(self) -> Tensor: ...
+
+    @property
+    def wins(self) -> Any: ...
+
+    @property
+    def pairs(self) -> Any: ...
+
+
+class Loss(Protocol):
+    """Rows of queries (B, D) and positives (B, D) against rows of a table (M, D), by ids (B, K) or as a `Draw`.
+
+    `negwise.losses.info_nce` is one.
+    """
+
+    def __call__(
+        self,
+        query: Tensor,
+        positive: Tensor,
+        negatives: Tensor,
+        /,
+        *,
+        ids: Tensor | Draw,
+        mask: Tensor | None = None,
+        log_q: Tensor | None = None,
+        reduction: str = "mean",
+    ) -> LossCounts: ...
 
 
 @dataclass(frozen=True)

@@ -8,13 +8,20 @@ from typing import Annotated
 import typer
 
 import negwise
-from negwise.cli import reproducing
-from negwise.cli.estimating import estimate
-from negwise.cli.jobs import run, sweep
-from negwise.cli.pages import explore, report
+from negwise.cli import page_verbs, training_verbs
+from negwise.cli.commands import command
 from negwise.cli.streams import safe_streams
-from negwise.cli.training import data, train
 from negwise.errors import InputError, NegwiseError, missing_extra
+from negwise.requests import (
+    DataRequest,
+    EstimateRequest,
+    ExploreRequest,
+    ReportRequest,
+    ReproduceRequest,
+    RunRequest,
+    SweepRequest,
+    TrainRequest,
+)
 
 app = typer.Typer(
     name="negwise",
@@ -23,9 +30,20 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for verb in (estimate, data, train, run, sweep, report, explore):
-    app.command()(verb)
-app.add_typer(reproducing.app, name="reproduce")
+for kind, work in (
+    (EstimateRequest, page_verbs.estimate),
+    (DataRequest, training_verbs.data),
+    (TrainRequest, training_verbs.train),
+    (RunRequest, training_verbs.run),
+    (SweepRequest, training_verbs.sweep),
+    (ReportRequest, page_verbs.report),
+    (ExploreRequest, page_verbs.explore),
+):
+    app.command()(command(kind, work))
+reproduce = typer.Typer(help="Remake the paper's figures. Its tasks run from a clone: python -m evidence.")
+reproduce.command()(command(ReproduceRequest, page_verbs.theory))
+reproduce.callback()(lambda: None)  # a verb of its own, though there is only one
+app.add_typer(reproduce, name="reproduce", no_args_is_help=True)
 
 
 def main() -> None:

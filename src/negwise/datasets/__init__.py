@@ -11,16 +11,18 @@ from __future__ import annotations
 
 from negwise.datasets.clicks import ClickWorld, clicks
 from negwise.datasets.examples import Batch, Examples, SequenceWindows, TaskData
-from negwise.datasets.inspection import DataReport, inspect
+from negwise.datasets.formats import EMBEDDED
+from negwise.datasets.inspection import DataReport, inspect, inspect_source
 from negwise.datasets.prepare import Lengths, prepare
 from negwise.datasets.ragged import Ragged
-from negwise.datasets.source import Source, read
+from negwise.datasets.source import Source, open_source, read
 from negwise.datasets.splits import SplitSizes
 from negwise.datasets.table_cache import cache_folder
 from negwise.datasets.text_input import Problem
 from negwise.datasets.vocabulary import Text, Vocabulary, split_words
 
 __all__ = [
+    "EMBEDDED",
     "Batch",
     "ClickWorld",
     "DataReport",
@@ -37,6 +39,8 @@ __all__ = [
     "cache_folder",
     "clicks",
     "inspect",
+    "inspect_source",
+    "open_source",
     "prepare",
     "read",
     "split_words",

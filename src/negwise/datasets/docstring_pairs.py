@@ -28,7 +28,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from negwise.datasets.read_pairs import PairWriter
-from negwise.datasets.table_cache import VERSION, get_or_build
+from negwise.datasets.table_cache import LAYOUT, VERSION, get_or_build
 
 PACKAGES = ("numpy", "scipy", "torch")
 SKIPPED_FOLDERS = {"site-packages", "__pycache__"}
@@ -60,7 +60,7 @@ def read_docstring_pairs(cache: Path, roots: Sequence[Path] | None = None) -> tu
     places = source_roots() if roots is None else roots
     found = [entry for root in places for entry in source_files(root)]
     stamps = [(entry.path, entry.stat().st_size, entry.stat().st_mtime_ns) for entry in found]
-    key = hashlib.sha256(json.dumps([VERSION, "docs", stamps]).encode()).hexdigest()[:32]
+    key = hashlib.sha256(json.dumps([VERSION, LAYOUT, "docs", stamps]).encode()).hexdigest()[:32]
     return get_or_build(key, cache, lambda folder: _build([Path(entry.path) for entry in found], folder))
 
 
@@ -150,7 +150,8 @@ def _build(files: Sequence[Path], folder: Path) -> dict[str, Any]:
                     seen.add(name)
                     digest.update(name)
                     writer.add(title, body)
-    return {"digest": digest.hexdigest()[:32], "files": len(files), "unread": unread, "pairs": len(seen)}
+    facts = {"path": "docs", "kind": "pairs", "digest": digest.hexdigest()[:32], "parts": []}
+    return {**facts, "files": len(files), "unread": unread, "pairs": len(seen)}
 
 
 def _read_source(file: Path) -> str | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -41,7 +41,7 @@ class DataReport:
     """``counts`` are counts and averages by name; ``density`` is the share of (user, item) pairs with a positive.
 
     ``label_balance`` is the share of rows that are positive, None if the data has positives only. ``truth`` has the
-    known values of simulated data.
+    known values of simulated data. ``key`` opens the same data again (`negwise.datasets.open_source`).
     """
 
     path: str
@@ -55,6 +55,7 @@ class DataReport:
     problems: tuple[Problem, ...]
     digest: str
     truth: dict[str, float] | None = None
+    key: str | None = None
 
     def headline(self) -> str:
         """One sentence: the kind of data, and how many negatives a positive has."""
@@ -104,12 +105,13 @@ def inspect(
     """Describe the data at ``path``: a file, a folder, or the embedded ``docs`` or ``clicks``."""
     if os.fspath(path) == "clicks":
         return _of_clicks(clicks())
-    source = read(path, columns=columns, skip_bad=skip_bad, cache=cache)
-    if source.kind == "mind":
-        return _of_mind(source)
-    if source.kind == "pairs":
-        return _of_pairs(source)
-    return _of_interactions(source)
+    return inspect_source(read(path, columns=columns, skip_bad=skip_bad, cache=cache))
+
+
+def inspect_source(source: Source) -> DataReport:
+    """Describe data that was read already."""
+    describe = {"mind": _of_mind, "pairs": _of_pairs}.get(source.kind, _of_interactions)
+    return replace(describe(source), key=source.key)
 
 
 def _of_clicks(world: ClickWorld) -> DataReport:

@@ -13,14 +13,17 @@ from negwise.datasets.formats import DetectedFormat, detect_format
 from negwise.datasets.read_interactions import read_interactions
 from negwise.datasets.read_mind import read_mind
 from negwise.datasets.read_pairs import read_pairs
-from negwise.datasets.table_cache import cache_folder, content_key, get_or_build, open_tables
+from negwise.datasets.table_cache import LAYOUT, cache_folder, cached_facts, content_key, get_or_build, open_tables
 from negwise.datasets.text_input import BadRows, Problem, check_skip_bad
 from negwise.errors import InputError
 
 
 @dataclass(frozen=True, eq=False)
 class Source:
-    """Parsed data. ``tables`` are memory-mapped Arrow tables; ``digest`` is a hash of their content."""
+    """Parsed data. ``tables`` are memory-mapped Arrow tables; ``digest`` is a hash of their content.
+
+    ``key`` opens the same data again (`open_source`), in any process that has the cache and without the files.
+    """
 
     path: str
     kind: str
@@ -30,6 +33,11 @@ class Source:
     folder: Path
     problems: tuple[Problem, ...] = ()
     parts: tuple[str, ...] = ()
+
+    @property
+    def key(self) -> str:
+        """The name of its folder in the cache."""
+        return self.folder.name
 
 
 def read(
@@ -62,18 +70,28 @@ def read(
         if not rows:
             raise InputError(f"{path}: {detected.kind} without a single row. Is the file complete?")
         listed = [asdict(problem) | {"file": files.index(problem.file)} for problem in bad_rows.problems]
-        return {"kind": detected.kind, "rows": rows, "problems": listed}
+        facts = {"path": str(path), "kind": detected.kind, "digest": key, "parts": detected.parts}
+        return {**facts, "rows": rows, "problems": listed}
 
     files = [str(file) for file in detected.files]
     key = content_key(
         f"{detected.kind}/{detected.form}", detected.files, [sorted(roles.items()), detected.parts], cache_path
     )
-    folder, facts = get_or_build(key, cache_path, build)
+    folder, facts = get_or_build(f"{key}-{LAYOUT}", cache_path, build)
     bad_rows = BadRows(skip_bad)
     for problem in facts["problems"]:
         bad_rows.add_problem(Problem(**problem | {"file": files[problem["file"]]}))
     bad_rows.check_limit(facts["rows"])  # skip_bad may be lower now than when the cache was written
     return Source(str(path), detected.kind, open_tables(folder), key, folder, tuple(bad_rows.problems), detected.parts)
+
+
+def open_source(key: str, cache: str | os.PathLike[str] | None = None) -> Source:
+    """The data that `read` parsed before, by its ``key``; no file but the cache is opened."""
+    folder = (Path(cache) if cache is not None else cache_folder()) / key
+    facts = cached_facts(folder)
+    if facts is None:
+        raise InputError(f"{folder}: this data is not in the cache. Read it again, or set NEGWISE_CACHE as before.")
+    return Source(facts["path"], facts["kind"], open_tables(folder), facts["digest"], folder, (), tuple(facts["parts"]))
 
 
 def _read(detected: DetectedFormat, folder: Path, bad_rows: BadRows, columns: Mapping[str, str]) -> int:

@@ -24,6 +24,8 @@ from negwise.files import write_atomically
 
 VERSION = 2
 """Increased whenever a reader changes what it writes for the same files."""
+LAYOUT = 3
+"""Raised when a folder of the cache gets other content for the same digest."""
 
 MIN_AGE_NS = 2 * 10**9
 """The hash of a younger file is not stored: the file may change again within one tick of its timestamps."""
@@ -70,10 +72,22 @@ def file_hash(file: Path, cache: Path) -> str:
     return digest
 
 
+def cached_facts(folder: Path) -> dict[str, Any] | None:
+    """The facts of a folder of the cache; None where it is missing."""
+    try:
+        return dict(json.loads((folder / "facts.json").read_text()))
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except (OSError, ValueError) as error:
+        raise InputError(
+            f"{folder}: the cache is damaged ({error}). Delete that folder; it will be rebuilt."
+        ) from error
+
+
 def get_or_build(key: str, cache: Path, build: Callable[[Path], dict[str, Any]]) -> tuple[Path, dict[str, Any]]:
     """The folder of ``key`` and its facts. If it is missing, ``build(folder)`` fills it and returns the facts."""
     folder = cache / key
-    facts = _read_facts(folder)
+    facts = cached_facts(folder)
     if facts is not None:
         return folder, facts
     _try_write(cache, lambda: cache.mkdir(parents=True, exist_ok=True))
@@ -163,22 +177,11 @@ class IdMap:
                 writer.add(name)
 
 
-def _read_facts(folder: Path) -> dict[str, Any] | None:
-    try:
-        return dict(json.loads((folder / "facts.json").read_text()))
-    except (FileNotFoundError, NotADirectoryError):
-        return None
-    except (OSError, ValueError) as error:
-        raise InputError(
-            f"{folder}: the cache is damaged ({error}). Delete that folder; it will be rebuilt."
-        ) from error
-
-
 def _rename(made: Path, folder: Path) -> None:
     try:
         made.rename(folder)
     except OSError:
-        if _read_facts(folder) is None:  # not because another reader was faster
+        if cached_facts(folder) is None:  # not because another reader was faster
             raise
 
 

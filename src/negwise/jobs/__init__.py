@@ -1,7 +1,43 @@
-"""The paper's experiments, and what goes beyond them."""
+"""Jobs: one run, the main job, sweeps; the grid of runs behind them and the processes that train it."""
 
 from __future__ import annotations
 
 from negwise.errors import require
 
 require("torch", extra="train")
+
+from negwise.jobs.arms import Arm, parse_arm
+from negwise.jobs.grid import Grid, choose_rate, rates_around, train_missing
+from negwise.jobs.main_job import JobResult, run, sweep
+from negwise.jobs.pilot import bounded_auc, estimate_from_log
+from negwise.jobs.plan import parallelism
+from negwise.jobs.pool_progress import pool_progress
+from negwise.jobs.preparation import device_of, machine, versions
+from negwise.jobs.train import Trained, TrainResult, fit_task, load, train
+from negwise.jobs.worker_pool import PlannedRun, failure_of
+
+__all__ = [
+    "Arm",
+    "Grid",
+    "JobResult",
+    "PlannedRun",
+    "TrainResult",
+    "Trained",
+    "bounded_auc",
+    "choose_rate",
+    "device_of",
+    "estimate_from_log",
+    "failure_of",
+    "fit_task",
+    "load",
+    "machine",
+    "parallelism",
+    "parse_arm",
+    "pool_progress",
+    "rates_around",
+    "run",
+    "sweep",
+    "train",
+    "train_missing",
+    "versions",
+]

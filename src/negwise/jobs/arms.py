@@ -6,18 +6,18 @@ import math
 from dataclasses import dataclass
 
 from negwise.errors import InputError
+from negwise.requests.training_requests import SCHEDULES
 from negwise.schedule import parse_rule
 from negwise.theory.estimate import Estimate
 
-SCHEDULES = ("fixed", "warm", "ans")
-SAID = {
-    "fixed": "Schedule: K* throughout; in docs/evidence.md no schedule gained as much as it lost elsewhere.",
-    "warm": "Schedule: K rises to K* over the first tenth and holds; mostly level with fixed K* in docs/evidence.md.",
-    "ans": "Schedule: the paper's ANS, up to K* and back to 1; it mostly lost to fixed K* or tied in docs/evidence.md.",
+EXPLANATIONS = {
+    "fixed": "Schedule: K* throughout. In our evidence no schedule gained as much as it lost elsewhere.",
+    "warm": "Schedule: K rises to K* over the first tenth and holds. In our evidence it mostly tied with fixed K*.",
+    "ans": "Schedule: the paper's ANS, up to K* and back to 1. In our evidence it mostly lost to fixed K*, or tied.",
 }
-"""What a schedule is, and the page that shows how it did."""
+"""What a schedule is, and how it did in the evidence."""
 COMMON = 100
-"""A K that needs no pilot: never behind K* beyond noise in docs/evidence.md, and at times ahead, so it is tried too."""
+"""A K that needs no pilot: in our evidence never behind K* beyond noise, and at times ahead, so it is tried too."""
 MEASURED = (1, 4, 20, COMMON)
 """What is tried where the curves do not determine K; where there are fewer negatives than that, all there are."""
 MORE = 4
@@ -42,7 +42,7 @@ class Arm:
         return self.rule.replace(":", "-")
 
 
-def arm(rule: str, role: str = "cell", uses_pilot: bool = False) -> Arm:
+def parse_arm(rule: str, role: str = "cell", uses_pilot: bool = False) -> Arm:
     """An arm from the text of its rule, which is checked."""
     text = rule.strip().lower()
     if (k := _peak(text)) == 0:
@@ -50,9 +50,9 @@ def arm(rule: str, role: str = "cell", uses_pilot: bool = False) -> Arm:
     return Arm(text, k, role, uses_pilot)
 
 
-def said_of(schedule: str, estimate: Estimate) -> tuple[str, ...]:
+def explain_schedule(schedule: str, estimate: Estimate) -> tuple[str, ...]:
     """What the schedule is, where it has a name and there is a K* for it."""
-    return (SAID[schedule],) if schedule in SAID and estimate.determined else ()
+    return (EXPLANATIONS[schedule],) if schedule in EXPLANATIONS and estimate.determined else ()
 
 
 def arms_of(
@@ -67,11 +67,11 @@ def arms_of(
     notes: list[str] = []
     own = ":" in schedule or schedule not in SCHEDULES
     if own:
-        check_ceiling(arm(schedule), ceiling)
+        check_ceiling(parse_arm(schedule), ceiling)
     if not estimate.determined:
         ks = sorted({math.floor(min(k, ceiling)) for k in MEASURED})
-        tried = [arm(str(k), "K=1" if k == 1 else "extra") for k in ks]
-        chosen = arm(schedule if own else _ruled(schedule, tried[-1].k), "schedule")
+        tried = [parse_arm(str(k), "K=1" if k == 1 else "extra") for k in ks]
+        chosen = parse_arm(schedule if own else _ruled(schedule, tried[-1].k), "schedule")
         said = f"The curves do not determine K ({estimate.verdict})"
         if compare:
             said += f", so it is measured instead: K = {', '.join(each.rule for each in tried)}."
@@ -82,9 +82,9 @@ def arms_of(
     if best > ceiling:
         notes.append(f"K* is {best:g}, but a row has at most {ceiling:g} negatives to draw: K = {ceiling:g} is used.")
         best = math.floor(ceiling)
-    found = [arm(schedule, "schedule") if own else arm(_ruled(schedule, best), "schedule", True)]
+    found = [parse_arm(schedule, "schedule") if own else parse_arm(_ruled(schedule, best), "schedule", True)]
     if compare:
-        found += [arm("1", "K=1"), arm(_text(best), "fixed K*", True)]
+        found += [parse_arm("1", "K=1"), parse_arm(_text(best), "fixed K*", True)]
         found += _doubtful(estimate, best, ceiling, notes)
         found += _common(max(each.k for each in found), ceiling, notes)
     return _distinct(found), tuple(notes)
@@ -106,7 +106,7 @@ def _doubtful(estimate: Estimate, best: float, ceiling: float, notes: list[str])
         also("K* lies at the end of the search; what lies well inside", math.sqrt(best))
     if not estimate.settled and MORE * best > COMMON:  # up to there, COMMON is more
         also(f"The pilot had not converged, and K* is {BASIS[estimate.basis]}; more", MORE * best)
-    return [arm(str(k), "extra", True) for k in sorted(found)]
+    return [parse_arm(str(k), "extra", True) for k in sorted(found)]
 
 
 def _common(largest: float, ceiling: float, notes: list[str]) -> list[Arm]:
@@ -116,9 +116,9 @@ def _common(largest: float, ceiling: float, notes: list[str]) -> list[Arm]:
         return []
     what = f"K = {k}" if k == COMMON else f"K = {k}, all that there are,"
     notes.append(
-        f"{what} is tried too: in docs/evidence.md {COMMON}, which needs no pilot, was never behind K* beyond noise."
+        f"{what} is tried too: in our evidence {COMMON}, which needs no pilot, was never behind K* beyond noise."
     )
-    return [arm(str(k), "extra")]
+    return [parse_arm(str(k), "extra")]
 
 
 def check_ceiling(asked: Arm, ceiling: float) -> None:

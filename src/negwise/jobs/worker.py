@@ -1,7 +1,7 @@
 """A process that trains what it is told: one JSON object a line in, one a line out, nothing pickled.
 
-``python -m negwise.jobs.worker``. When whoever started it dies, its standard input ends, and it ends at once:
-two processes never write in one folder.
+``python -m negwise.jobs.worker``. When its parent dies, its standard input ends, and it exits at once: two processes
+never write in one folder. A request names its data by a content key, so that the worker reads no file of the user's.
 """
 
 from __future__ import annotations
@@ -15,50 +15,53 @@ import time
 import traceback
 from collections.abc import Callable
 from dataclasses import asdict
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from negwise.errors import InputError, NegwiseError
 
+if TYPE_CHECKING:
+    from negwise.records import EvalRecord, StepRecord
+
 ORPHANED = 3
-SECONDS_BETWEEN_NEWS = 0.2
+SECONDS_BETWEEN_MESSAGES = 0.2
 
 Message = dict[str, Any]
-Answer = Callable[[Message], None]
+Reply = Callable[[Message], None]
 
 
-class Telling:
-    """A display that sends what it is told, a few times a second."""
+class ProgressReporter:
+    """A display that sends what it receives to the parent, a few times a second."""
 
-    def __init__(self, answer: Answer) -> None:
-        self.answer, self.last, self.auc = answer, 0.0, None
+    def __init__(self, reply: Reply) -> None:
+        self.reply, self.last, self.auc = reply, 0.0, None
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *error: object) -> None: ...
 
-    def step(self, record: Message) -> None:
+    def step(self, record: StepRecord) -> None:
         now = time.monotonic()
-        if now - self.last >= SECONDS_BETWEEN_NEWS:
+        if now - self.last >= SECONDS_BETWEEN_MESSAGES:
             self.last = now
-            self.answer({"step": record["step"], "k": record["k"], "loss": record["loss"], "auc": self.auc})
+            self.reply({"step": record.step, "k": record.k, "loss": record.loss, "auc": self.auc})
 
-    def evaluation(self, record: Message) -> None:
-        if record["split"] == "val":
-            self.auc = record["auc"]
+    def evaluation(self, record: EvalRecord) -> None:
+        if record.split == "val":
+            self.auc = record.auc  # type: ignore[assignment]
 
     def say(self, line: str) -> None:
         print(line, file=sys.stderr)
 
 
 def main() -> None:
-    """Take requests until there are no more."""
-    # Standard output belongs to the answers; whatever else prints there goes to standard error.
+    """Serve requests until standard input ends."""
+    # Whatever prints to standard output must not disturb the replies.
     out = os.fdopen(os.dup(1), "w", buffering=1)
     os.dup2(2, 1)
     lock = threading.Lock()
 
-    def answer(message: Message) -> None:
+    def reply(message: Message) -> None:
         with lock:
             out.write(json.dumps(message) + "\n")
             out.flush()
@@ -68,46 +71,56 @@ def main() -> None:
     def listen() -> None:
         for line in sys.stdin:
             requests.put(json.loads(line))
-        os._exit(ORPHANED)  # even where a request waits: whoever sent it is no more
+        os._exit(ORPHANED)  # even where a request waits: whoever sent it is gone
 
     threading.Thread(target=listen, daemon=True).start()
-    while _do(requests.get(), answer):
+    while _serve(requests.get(), reply):
         pass
 
 
-def _do(request: Message, answer: Answer) -> bool:
-    """Do as asked, and answer; false when the process was told to stop."""
+def _serve(request: Message, reply: Reply) -> bool:
+    """Do as asked, and reply; false when the process was told to stop."""
     from negwise.training import Stopped
 
     try:
-        answer({"done": {"train": _train, "time": _time}[request["do"]](request, answer)})
+        reply({"done": {"train": _train, "time": _time}[request["do"]](request, reply)})
     except Stopped:
-        answer({"stopped": True})
+        reply({"stopped": True})
         return False
     except (NegwiseError, OSError) as error:
-        answer({"failed": str(error), "wrong": isinstance(error, InputError)})
+        reply({"failed": str(error), "wrong_request": isinstance(error, InputError)})
     except Exception as error:
-        answer({"failed": f"{type(error).__name__}: {error}", "wrong": False, "trace": traceback.format_exc()})
+        reply({"failed": f"{type(error).__name__}: {error}", "wrong_request": False, "trace": traceback.format_exc()})
     return True
 
 
-def _train(request: Message, answer: Answer) -> Message:
-    from negwise.jobs.pilot import judge
-    from negwise.jobs.training import Training, train
+def _train(message: Message, reply: Reply) -> Message:
+    from negwise.jobs.pilot import check_convergence
+    from negwise.jobs.train import train
 
-    pilot = request.get("pilot")
-    should_stop = None if pilot is None else lambda log: judge(log, **pilot).converged
-    # Whoever made the cell has settled how large a K may be.
-    return train(
-        Training(**request["training"]), request["folder"], should_stop=should_stop, show=Telling(answer), any_k=True
-    )
+    request, source = _request(message)
+    rules = message.get("pilot")
+    should_stop = None if rules is None else lambda log: check_convergence(log, **rules).converged
+    # Whoever planned the run has checked how large a K may be.
+    return train(request, source=source, should_stop=should_stop, show=ProgressReporter(reply), any_k=True).to_dict()
 
 
-def _time(request: Message, answer: Answer) -> Message:  # noqa: ARG001
-    from negwise.jobs.timing import measure
-    from negwise.jobs.training import Training
+def _time(message: Message, reply: Reply) -> Message:  # noqa: ARG001
+    from negwise.jobs.plan import time_steps
 
-    return asdict(measure(Training(**request["training"]), int(request["steps"])))
+    request, source = _request(message)
+    return asdict(time_steps(request, source, int(message["steps"])))
+
+
+def _request(message: Message) -> tuple[Any, Any]:
+    """The request of a message, and its data, opened by its content key."""
+    from negwise.datasets import open_source
+    from negwise.records import decode
+    from negwise.requests import TrainRequest
+
+    key = message.get("source")
+    request = decode(TrainRequest, message["request"], "a request to a worker")
+    return request, None if key is None else open_source(key)
 
 
 if __name__ == "__main__":

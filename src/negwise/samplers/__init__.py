@@ -9,6 +9,7 @@ sampler        draws                                               replacement  
 `Queue`        past ids and vectors, first in, first out           without         given the queue
 `Impression`   what was shown and not clicked                      without         exact
 `Given`        the row's own list, in order                        -               none
+`GivenFirst`   the row's own list, then another sampler           as its fill     none
 `Pool`         a few candidates a step for all rows                without         exact
 `Hardest`      the top of a larger draw by score                   without         none
 `Mixture`      each slot from one of several samplers              as its parts    exact
@@ -29,6 +30,7 @@ from negwise.protocols import Negatives, Sampler
 from negwise.samplers.catalogue import Popularity, Uniform
 from negwise.samplers.exclusions import Exclusions
 from negwise.samplers.given import Given
+from negwise.samplers.given_first import GivenFirst
 from negwise.samplers.hardest import Hardest
 from negwise.samplers.impression import Impression
 from negwise.samplers.in_batch import InBatch
@@ -40,6 +42,7 @@ from negwise.samplers.queue import Queue
 __all__ = [
     "Exclusions",
     "Given",
+    "GivenFirst",
     "Hardest",
     "Impression",
     "InBatch",

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from negwise.draws import Key, Stream
 from negwise.errors import InputError
-from negwise.protocols import Negatives, Sampler
+from negwise.protocols import Negatives, Query, Sampler
 from negwise.samplers.lists import check_count
 from negwise.samplers.request import (
     DrawRequest,
@@ -23,8 +23,8 @@ from negwise.samplers.request import (
     slot_words,
 )
 
-Score = Callable[[Tensor, Tensor], Tensor]
-"""``score(ids (B, M), positives (B,)) -> (B, M)``: higher is harder."""
+Score = Callable[..., Tensor]
+"""``score(ids (B, M), positives (B,)) -> (B, M)``: higher is harder. A call with ``query=`` passes it on as a third."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,10 +53,12 @@ class Hardest:
         """The samplers it is made of."""
         return (self.source,)
 
-    def __call__(self, positives: Tensor, k: float, key: Key, *, owner: Tensor | None = None) -> Negatives:
+    def __call__(
+        self, positives: Tensor, k: float, key: Key, *, owner: Tensor | None = None, query: Query | None = None
+    ) -> Negatives:
         request = DrawRequest.of(positives, k, key)
         drawn = self.source(positives, self.candidates, key, owner=owner)
-        scores = self.score(drawn.ids, request.positives)
+        scores = self.score(drawn.ids, request.positives, *([] if query is None else [query]))
         if scores.shape != drawn.ids.shape:
             raise InputError(f"Hardest: score gave shape {tuple(scores.shape)}, expected {tuple(drawn.ids.shape)}")
         if bool(scores.isnan().any()):

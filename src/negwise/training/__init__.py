@@ -1,14 +1,14 @@
-"""One training loop for every model, sampler, rule and data set.
+"""One training loop for every model, sampler, loss, rule and data set.
 
 ::
 
     fit(
-        "runs/first", model, task.train,
-        n_items=task.n_items, sampler=Uniform(task.n_items), rule=AnsK(20),
-        settings=Settings(steps=1000, batch_size=32), judged=judged(task), data_digest=task.digest,
+        "runs/first", model, data.train,
+        n_items=data.n_items, sampler=Uniform(data.n_items), rule=AnsK(20),
+        settings=Settings(steps=1000, batch_size=32), splits=evaluation_splits(data), data_digest=data.digest,
     )
 
-The same call again goes on where the last one was stopped or killed.
+The same call again resumes a run that was stopped or killed.
 """
 
 from __future__ import annotations
@@ -19,28 +19,23 @@ require("torch", extra="train")
 
 from negwise.training.batches import EpochOrder, Examples
 from negwise.training.checkpoint import CheckpointError, load_weights
-from negwise.training.evaluate import evaluate
-from negwise.training.trainer import fit
-from negwise.training.judging import EvaluationSplit, FullRanking, ImpressionRanking, judged, subset
+from negwise.training.launch import Stopped
 from negwise.training.progress import Display
 from negwise.training.run import ShouldStop
+from negwise.training.run_folder import config_changes, read_ranks
 from negwise.training.settings import Settings
-from negwise.training.stopping import Stopped
+from negwise.training.trainer import fit
 
 __all__ = [
     "CheckpointError",
     "Display",
     "EpochOrder",
-    "EvaluationSplit",
     "Examples",
-    "FullRanking",
-    "ImpressionRanking",
     "Settings",
     "ShouldStop",
     "Stopped",
-    "evaluate",
+    "config_changes",
     "fit",
-    "judged",
     "load_weights",
-    "subset",
+    "read_ranks",
 ]

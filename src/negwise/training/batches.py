@@ -1,28 +1,35 @@
-"""Which examples a step sees, and which of them are this process's.
+"""Which examples a step sees, what is prepared of them on the CPU, and the thread that prepares one step ahead.
 
-Everything here is a function of (seed, step), so that a run can be taken up at any step: the order of an epoch from
+Everything here is a function of (seed, step) and of K, so that a run can resume at any step: the order of an epoch from
 (seed, epoch), the rows of the global batch from the order, a rank's rows from the global batch. B rows, P queries.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+import inspect
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import Protocol
+from types import TracebackType
+from typing import Any, Generic, Protocol, Self, TypeVar
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from negwise import distributed
 from negwise.draws import Key
 from negwise.errors import InputError
-from negwise.protocols import Query
+from negwise.protocols import Draw, Negatives, Planner, Query, Sampler, TableModel
+from negwise.training.step import StepInputs
 
 Ints = NDArray[np.int64]
 MaskItems = Callable[[Query, Key], tuple[Query, Tensor]]
-"""Makes a cloze of sequences: the query with P of its items hidden (``positions``), and those items (P,)."""
+"""Masks P items of sequences: the query with those positions (``positions``), and the items that were there (P,)."""
+CPU = torch.device("cpu")
+T = TypeVar("T")
 
 
 class Examples(Protocol):
@@ -63,7 +70,7 @@ def _permutation(n: int, seed: int, epoch: int) -> Ints:
 
 @dataclass(frozen=True, eq=False)
 class Batch:
-    """A rank's queries: ``positives``, ``groups`` and ``numbers``, those of its rows, are (P,) int64.
+    """A rank's queries. ``positives``, ``groups`` and ``numbers``, the numbers of the rows, are (P,) int64.
 
     ``counted`` is how many of them count: all, or none.
     """
@@ -75,16 +82,16 @@ class Batch:
     counted: int
 
 
-def share(rows: int, rank: int, world: int) -> slice:
-    """Which of ``rows`` are those of ``rank`` among ``world``: a run of them, as long as another's or one shorter."""
+def rank_slice(rows: int, rank: int, world: int) -> slice:
+    """The part of ``rows`` that belongs to ``rank``: contiguous, and as long as another's or one shorter."""
     return slice(rows * rank // world, rows * (rank + 1) // world)
 
 
-def fetch(examples: Examples, rows: Ints, mine: slice, key: Key, mask_items: MaskItems | None) -> Batch:
-    """This rank's part of the global batch of examples ``rows``, at the step that ``key`` names, on the CPU.
+def load_batch(examples: Examples, rows: Ints, mine: slice, key: Key, mask_items: MaskItems | None) -> Batch:
+    """This rank's part of the global batch of examples ``rows``, at the step of ``key``, on the CPU.
 
-    A rank without rows works on the first one, which does not count, so that all take part in every step. A query
-    read off place h of row b of sequences of H places has number b * H + h.
+    A rank without rows works on the first one, which does not count, so that all take part in every step. A query read
+    off place h of row b of sequences of H places has number b * H + h.
     """
     counts = mine.stop > mine.start
     taken = mine if counts else slice(0, 1)
@@ -96,3 +103,115 @@ def fetch(examples: Examples, rows: Ints, mine: slice, key: Key, mask_items: Mas
         row, place = query.positions.unbind(1)
         numbers, groups = numbers[row] * query.items.shape[1] + place, groups[row]
     return Batch(query, positives, groups, numbers, len(positives) if counts else 0)
+
+
+def draw_negatives(sampler: Sampler, batch: Batch, k: float, key: Key, device: torch.device = CPU) -> Negatives:
+    """The negatives of ``batch``: what its rows would get in one process, however many processes there are.
+
+    They are drawn on the CPU and moved from there: the same bits as on a GPU, and on an H200 five times as fast.
+    ``device`` is where ranks can speak to each other.
+    """
+    numbered = Key(key.seed, key.step, batch.numbers)
+    more: dict[str, Any] = {}
+    if distributed.world_size() > 1 and _takes(sampler, "batch"):
+        more["batch"] = distributed.gather(batch.positives[: batch.counted].to(device)).cpu()
+    if _takes(sampler, "query"):
+        more["query"] = batch.query
+    return sampler(batch.positives, k, numbered, owner=batch.groups, **more)
+
+
+def plan_negatives(sampler: Planner, batch: Batch, k: float, key: Key) -> Draw:
+    """The same negatives, to be drawn where they are looked up."""
+    drawn = sampler.plan(batch.positives, k, Key(key.seed, key.step, batch.numbers), owner=batch.groups)
+    return replace(drawn, when=torch.tensor(key.step))
+
+
+def nested_samplers(sampler: Any) -> Iterator[Any]:
+    """``sampler`` and every sampler that it is made of."""
+    yield sampler
+    for part in getattr(sampler, "parts", ()):
+        yield from nested_samplers(part)
+
+
+def is_stateful(sampler: Sampler) -> bool:
+    """Whether draws follow from more than the key: from what was pushed, or from the model as it is."""
+    return any(getattr(one, "stateful", False) for one in nested_samplers(sampler))
+
+
+def check_ranks(sampler: Sampler) -> None:
+    """Refuse a sampler that would draw from the rows of one process alone."""
+    for one in nested_samplers(sampler):
+        if distributed.world_size() > 1 and one is not sampler and _takes(one, "batch"):
+            inner, outer = type(one).__name__, type(sampler).__name__
+            raise InputError(
+                f"{inner} within {outer} would draw from the rows of one process alone. Train in one process, or with "
+                f"{inner} by itself"
+            )
+
+
+def _takes(sampler: Any, name: str) -> bool:
+    return name in inspect.signature(sampler).parameters
+
+
+@dataclass(eq=False)
+class BatchPreparer:
+    """``prepare(step, k)``: the inputs of a step, from its batch and its negatives.
+
+    ``planner``: a sampler whose negatives the loss draws itself. ``pad`` rounds sizes up, for CUDA graphs.
+    """
+
+    examples: Examples
+    order: EpochOrder
+    sampler: Sampler
+    model: Any
+    n_items: int
+    correct: bool
+    mask_items: MaskItems | None
+    fabric: Any
+    plans: bool = False
+    pad: Callable[[StepInputs], StepInputs] | None = None
+
+    def __post_init__(self) -> None:
+        check_ranks(self.sampler)
+        by_id = self.plans and isinstance(self.model, TableModel) and not self.correct
+        self.planner = self.sampler if by_id and isinstance(self.sampler, Planner) else None
+
+    def prepare(self, step: int, k: float) -> tuple[int, Tensor, StepInputs]:
+        """How many rows the global batch has, the positives of this rank's, and what they are for the step."""
+        key, rows = Key(self.order.seed, step), self.order.batch(step)
+        mine = rank_slice(len(rows), self.fabric.global_rank, self.fabric.world_size)
+        batch = load_batch(self.examples, rows, mine, key, self.mask_items)
+        if self.planner is None:
+            drawn: Negatives | Draw = draw_negatives(self.sampler, batch, k, key, self.fabric.device)
+        else:
+            drawn = plan_negatives(self.planner, batch, k, key)
+        inputs = StepInputs.of(batch.query, batch.positives, drawn, self.model, self.n_items, self.correct)
+        inputs.counted.fill_(batch.counted)
+        return len(rows), batch.positives[: batch.counted], inputs if self.pad is None else self.pad(inputs)
+
+
+class Prefetcher(Generic[T]):
+    """``get(step, k, next_k)`` is ``make(step, k)``; a thread makes the next step meanwhile where ``next_k`` is known.
+
+    What is made is a function of (step, k), so that it does not matter when it is made.
+    """
+
+    def __init__(self, make: Callable[[int, float], T]) -> None:
+        self._make = make
+        self._thread = ThreadPoolExecutor(1, "negwise-prefetch")
+        self._requested: tuple[int, float] | None = None
+        self._next: Future[T] | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._thread.shutdown(wait=True, cancel_futures=True)
+
+    def get(self, step: int, k: float, next_k: float | None) -> T:
+        ready = self._next.result() if self._next is not None and self._requested == (step, k) else self._make(step, k)
+        self._requested = None if next_k is None else (step + 1, next_k)
+        self._next = None if next_k is None else self._thread.submit(self._make, step + 1, next_k)
+        return ready

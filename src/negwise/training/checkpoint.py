@@ -1,8 +1,7 @@
-"""Checkpoints: ``checkpoints/<step>/`` with weights.safetensors, optimizer.safetensors and state.json.
+"""Checkpoints: ``checkpoints/<step>/`` with weights, optimizer and samplers as safetensors, and state.json.
 
-A folder is written under another name and renamed when all of it is on the disk, so that a checkpoint is whole or not
-there. Nothing is pickled. The state has the digests of the other two files and of itself: what the disk damaged later
-is told apart.
+A folder is written under another name and renamed when all of it is on the disk, so that a checkpoint is whole or
+absent. Nothing is pickled. The state has the digests of the other files and of itself, so that later damage shows.
 """
 
 from __future__ import annotations
@@ -11,7 +10,7 @@ import hashlib
 import json
 import os
 import shutil
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -23,7 +22,9 @@ from torch import Tensor, nn
 from negwise.errors import NegwiseError
 
 FOLDER = "checkpoints"
-WEIGHTS, OPTIMIZER, STATE = "weights.safetensors", "optimizer.safetensors", "state.json"
+WEIGHTS, OPTIMIZER, SAMPLERS, STATE = (
+    "weights.safetensors", "optimizer.safetensors", "samplers.safetensors", "state.json",
+)  # fmt: skip
 WRITING = ".writing-"
 KEEP = 2
 
@@ -44,14 +45,28 @@ class Checkpoint:
         return int(self.folder.name)
 
 
-def write(out: Path, step: int, model: nn.Module, optimizer: torch.optim.Optimizer, state: Mapping[str, Any]) -> Path:
-    """Write the checkpoint of ``step``; ``state`` is plain JSON. Then drop all but the last two and the best one."""
+def write(
+    out: Path,
+    step: int,
+    model: nn.Module,
+    optimizer: torch.optim.Optimizer,
+    state: Mapping[str, Any],
+    samplers: Mapping[str, Mapping[str, Any]] | None = None,
+) -> Path:
+    """Write the checkpoint of ``step``; ``state`` is plain JSON, ``samplers`` the states of samplers that have one.
+
+    Then drop all but the last two and the best one.
+    """
     home = out / FOLDER
     target, temporary = home / str(step), home / f"{WRITING}{step}"
     tensors, groups = _flat(optimizer.state_dict())
     files = {WEIGHTS: save(_unshared(model.state_dict())), OPTIMIZER: save(tensors)}
+    body = {**state, "step": step, "optimizer": groups}
+    if samplers:
+        own, body["samplers"] = _split_tensors(samplers)
+        files[SAMPLERS] = save(_unshared(own))
     digests = {name: _digest(content) for name, content in files.items()}
-    body = {**state, "step": step, "optimizer": groups, "files": digests}
+    body["files"] = digests
     files[STATE] = json.dumps({**body, "digest": _own_digest(body)}, indent=1).encode()
     try:
         clean(out)
@@ -96,14 +111,24 @@ def read(out: Path, step: int) -> Checkpoint:
     return _checked(out / FOLDER / str(step))
 
 
-def restore(found: Checkpoint, config: str, model: nn.Module, optimizer: torch.optim.Optimizer) -> None:
-    """Put weights and optimizer back as they were, in a run whose config has the fingerprint ``config``."""
+def restore(
+    found: Checkpoint,
+    config: str,
+    model: nn.Module,
+    optimizer: torch.optim.Optimizer,
+    samplers: Sequence[Any] = (),
+) -> None:
+    """Restore weights, optimizer and ``samplers``, in a run whose config has the fingerprint ``config``."""
     if found.state["config"] != config:
         raise CheckpointError(f"{found.folder} belongs to another run: its config is not the one of this run")
     _checked(found.folder.parent / str(_best(found.state, found.step)))  # the end of the run will want it
     load_weights(model, found.folder)
     tensors = load((found.folder / OPTIMIZER).read_bytes())
     optimizer.load_state_dict(_nested(tensors, found.state["optimizer"]))
+    if samplers:
+        states = _join_tensors(load((found.folder / SAMPLERS).read_bytes()), found.state["samplers"])
+        for number, sampler in enumerate(samplers):
+            sampler.load_state_dict(states[str(number)])
 
 
 def load_weights(model: nn.Module, path: str | os.PathLike[str]) -> nn.Module:
@@ -191,7 +216,7 @@ def _damaged(folder: Path, what: str) -> CheckpointError:
     after = ", ".join(str(other) for other in there if other > step)
     remove = f"remove the folder and those after it ({after})" if after else "remove the folder"
     before = [other for other in there if other < step]
-    rest = f"the run then goes on from step {before[-1]}" if before else "the run then starts anew"
+    rest = f"the run then resumes from step {before[-1]}" if before else "the run then starts over"
     return CheckpointError(f"{folder}: {what}. Restore it, or {remove}: {rest}")
 
 
@@ -206,6 +231,25 @@ def _sync_folder(folder: Path) -> None:
 def _unshared(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """Copies on the CPU: safetensors takes no two names for one memory, and tied weights may be saved twice."""
     return {name: tensor.detach().to("cpu", copy=True).contiguous() for name, tensor in tensors.items()}
+
+
+def _split_tensors(states: Mapping[str, Mapping[str, Any]]) -> tuple[dict[str, Tensor], dict[str, dict[str, Any]]]:
+    """States by name as tensors called ``<name>.<entry>``, and the rest as JSON."""
+    named = {f"{name}.{entry}": value for name, state in states.items() for entry, value in state.items()}
+    tensors = {name: value for name, value in named.items() if isinstance(value, Tensor)}
+    rest = {
+        name: {entry: value for entry, value in state.items() if not isinstance(value, Tensor)}
+        for name, state in states.items()
+    }
+    return tensors, rest
+
+
+def _join_tensors(tensors: Mapping[str, Tensor], rest: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
+    states = {name: dict(state) for name, state in rest.items()}
+    for key, value in tensors.items():
+        name, entry = key.split(".", 1)
+        states[name][entry] = value
+    return states
 
 
 def _flat(state: Mapping[str, Any]) -> tuple[dict[str, Tensor], dict[str, Any]]:

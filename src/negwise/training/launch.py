@@ -1,12 +1,15 @@
-"""Where a run takes place: device, precision, processes, threads, and the generator behind dropout."""
+"""Where a run takes place: device, precision, processes, threads, random generators, and what Ctrl-C does."""
 
 from __future__ import annotations
 
 import atexit
 import os
+import signal
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+from types import FrameType, TracebackType
+from typing import Any, Self
 
 import numpy as np
 import torch
@@ -35,12 +38,12 @@ def make_fabric(device: str = "auto", precision: str = "32-true") -> Any:
     )
     made.launch()
     if world > 1:
-        atexit.register(_part)
+        atexit.register(_leave_group)
     return made
 
 
-def _part() -> None:
-    """Leave the other processes in order: threads of theirs that outlive the interpreter may end it with SIGABRT."""
+def _leave_group() -> None:
+    """Leave the process group in order: its threads may outlive the interpreter and end it with SIGABRT."""
     if dist.is_initialized():
         dist.destroy_process_group()
 
@@ -65,7 +68,7 @@ def reseed(seed: int, step: int, rank: int, device: torch.device) -> None:
 
 @contextmanager
 def fixed_threads(number: int) -> Iterator[None]:
-    """Sums on a CPU depend on how many threads share them, so a run has one number of threads throughout."""
+    """A fixed number of threads: sums on a CPU depend on how many threads share them."""
     before = torch.get_num_threads()
     torch.set_num_threads(number)
     try:
@@ -74,11 +77,46 @@ def fixed_threads(number: int) -> Iterator[None]:
         torch.set_num_threads(before)
 
 
-def resolve_threads(asked: int | None, saved: int | None) -> int:
-    """The number of threads of a run: the saved one, which nobody may ask to change."""
-    if asked is not None and saved is not None and asked != saved:
+def resolve_threads(requested: int | None, saved: int | None, may_change: bool = False) -> int:
+    """The number of threads of a run: the saved one, unless it ``may_change``, as it may at a pause."""
+    if requested is not None and saved is not None and requested != saved and not may_change:
         raise InputError(
-            f"threads={asked}, but this run began with {saved}, and another number would change its results. "
-            f"Leave threads out, or ask for {saved}"
+            f"threads={requested}, but this run began with {saved}, and another number would change its results. "
+            f"Leave threads out, or pass {saved}"
         )
-    return saved or asked or torch.get_num_threads()
+    if may_change and requested is not None:
+        return requested
+    return saved or requested or torch.get_num_threads()
+
+
+class Stopped(KeyboardInterrupt):
+    """A run was stopped and saved. The message says how to resume it."""
+
+
+class SignalGuard:
+    """Puts off Ctrl-C to the end of the step, so that what is saved is whole.
+
+    While it is open, the first SIGINT or SIGTERM sets ``received``; a second SIGINT stops at once. Only the main thread
+    may handle signals; in another one ``received`` stays false.
+    """
+
+    def __init__(self) -> None:
+        self.received = False
+        self._before: dict[signal.Signals, Any] = {}
+
+    def __enter__(self) -> Self:
+        if threading.current_thread() is threading.main_thread():
+            for number in (signal.SIGINT, signal.SIGTERM):
+                self._before[number] = signal.signal(number, self._handle)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
+
+    def _handle(self, number: int, frame: FrameType | None) -> None:  # noqa: ARG002
+        if self.received and number == signal.SIGINT:
+            raise KeyboardInterrupt
+        self.received = True

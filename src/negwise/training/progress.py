@@ -11,19 +11,21 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Column
 
+from negwise.records import EvalRecord, StepRecord
+
 SECONDS_BETWEEN_LINES = 10.0
 
 
 class Display(Protocol):
-    """Told of each record as it is logged."""
+    """Receives each record as it is logged."""
 
     def __enter__(self) -> Self: ...
 
     def __exit__(self, *error: Any) -> None: ...
 
-    def step(self, record: dict[str, Any]) -> None: ...
+    def step(self, record: StepRecord) -> None: ...
 
-    def evaluation(self, record: dict[str, Any]) -> None: ...
+    def evaluation(self, record: EvalRecord) -> None: ...
 
     def say(self, line: str) -> None: ...
 
@@ -42,9 +44,9 @@ class Silent:
 
     def __exit__(self, *error: object) -> None: ...
 
-    def step(self, record: dict[str, Any]) -> None: ...
+    def step(self, record: StepRecord) -> None: ...
 
-    def evaluation(self, record: dict[str, Any]) -> None: ...
+    def evaluation(self, record: EvalRecord) -> None: ...
 
     def say(self, line: str) -> None: ...
 
@@ -63,17 +65,17 @@ class Lines:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None: ...
 
-    def step(self, record: dict[str, Any]) -> None:
+    def step(self, record: StepRecord) -> None:
         now = time.monotonic()
         if now - self.last < SECONDS_BETWEEN_LINES:
             return
         self.last = now
-        rate = (record["step"] - self.start) / (now - self.began)
-        left = (self.total - record["step"]) / rate
-        self.say(f"step {record['step']}/{self.total}  {_figures(record)}  {rate:.3g} steps/s  {_clock(left)} left")
+        rate = (record.step - self.start) / (now - self.began)
+        left = (self.total - record.step) / rate
+        self.say(f"step {record.step}/{self.total}  {_figures(record)}  {rate:.3g} steps/s  {_clock(left)} left")
 
-    def evaluation(self, record: dict[str, Any]) -> None:
-        self.say(f"step {record['step']}/{self.total}  {record['split']} AUC {_auc(record)}")
+    def evaluation(self, record: EvalRecord) -> None:
+        self.say(f"step {record.step}/{self.total}  {record.split} AUC {_auc(record)}")
 
     def say(self, line: str) -> None:
         print(line, file=self.stream, flush=True)
@@ -104,33 +106,33 @@ class Bar:
     ) -> None:
         self.bar.stop()
 
-    def step(self, record: dict[str, Any]) -> None:
-        rate = (record["step"] - self.start) / max(time.monotonic() - self.began, 1e-9)
+    def step(self, record: StepRecord) -> None:
+        rate = (record.step - self.start) / max(time.monotonic() - self.began, 1e-9)
         self.figures = f"{_figures(record)}  {rate:.3g} steps/s"
         self._update(record)
 
-    def evaluation(self, record: dict[str, Any]) -> None:
-        self.seen[record["split"]] = "-" if record["auc"] is None else f"{record['auc']:.3f}"
+    def evaluation(self, record: EvalRecord) -> None:
+        self.seen[record.split] = "-" if record.auc is None else f"{record.auc:.3f}"
         self._update(record)
 
-    def _update(self, record: dict[str, Any]) -> None:
+    def _update(self, record: StepRecord | EvalRecord) -> None:
         aucs = " ".join(f"{split} {auc}" for split, auc in self.seen.items())
         parts = (f"AUC {aucs}" if aucs else "", self.figures)
-        self.bar.update(self.task, completed=record["step"], description="  ".join(filter(None, parts)))
+        self.bar.update(self.task, completed=record.step, description="  ".join(filter(None, parts)))
 
     def say(self, line: str) -> None:
         self.bar.console.print(line, highlight=False)
 
 
-def _figures(record: dict[str, Any]) -> str:
-    return f"K {record['k']:.3g}  loss {record['loss']:.4f}"
+def _figures(record: StepRecord) -> str:
+    return f"K {record.k:.3g}  loss {record.loss:.4f}"
 
 
-def _auc(record: dict[str, Any]) -> str:
-    if record["auc"] is None:
+def _auc(record: EvalRecord) -> str:
+    if record.auc is None:
         return "-"
-    error = "" if record["auc_se"] is None else f"±{record['auc_se']:.4f}"
-    return f"{record['auc']:.4f}{error}"
+    error = "" if record.auc_se is None else f"±{record.auc_se:.4f}"
+    return f"{record.auc:.4f}{error}"
 
 
 def _clock(seconds: float) -> str:

@@ -1,7 +1,7 @@
 """A run is a sequence of states. Each follows from the one before and from (seed, step), and from nothing else.
 
-A checkpoint is a state, its weights and its optimizer; that is why a run can be taken up at any of them and end with
-the same weights. B rows of a global batch.
+A checkpoint is a state, its weights, its optimizer and the state of its sampler. So a run can resume from any
+checkpoint and end with the same weights. B rows of a global batch.
 """
 
 from __future__ import annotations
@@ -17,42 +17,66 @@ import torch
 from torch import Tensor, nn
 
 from negwise import distributed, metrics
-from negwise.draws import Key
 from negwise.losses import raise_late
-from negwise.protocols import Draw, Negatives, Observation, OpenLoopRule, Planner, Rule, Sampler, TableModel
-from negwise.records import Run as Log
-from negwise.records import read_run
+from negwise.metrics.ranking import EvaluationSplit, rank_positives, recommend
+from negwise.records import RESULT, BestStep, Recommended, RunLog, RunResult, Scores, StepRecord, decode, read_run
 from negwise.training import checkpoint
-from negwise.training.ahead import Prefetcher
-from negwise.training.asked import StepInputs
-from negwise.training.batches import EpochOrder, Examples, Ints, MaskItems, fetch, share
-from negwise.training.cuda_graphs import GraphedStep, pad_sizes
-from negwise.training.evaluate import rank_positives, recommend
+from negwise.training.batches import BatchPreparer, Ints, Prefetcher, is_stateful, nested_samplers
+from negwise.training.cuda_graphs import GraphedStep
 from negwise.training.journal import Journal
-from negwise.training.judging import EvaluationSplit
-from negwise.training.launch import reseed
-from negwise.training.ranks import write_ranks
-from negwise.training.run_folder import RESULT, write_json
+from negwise.training.k_control import KController
+from negwise.training.launch import SignalGuard, Stopped, reseed
+from negwise.training.run_folder import write_ranks, write_result
 from negwise.training.settings import Settings
-from negwise.training.step import COUNTS, count, draw, plan
-from negwise.training.stopping import SignalGuard, Stopped
+from negwise.training.step import COUNTS, StepInputs, count
 
-ShouldStop = Callable[[Log], bool]
-"""Whether what is on record is enough, so that the run may end."""
+ShouldStop = Callable[[RunLog], bool]
+"""Whether the log says that the run may end."""
 
 
 @dataclass(frozen=True)
-class State:
-    """A run after ``step`` updates, in plain values. The rule next sees ``wins``, ``pairs`` and ``val_auc``."""
+class RunState:
+    """A run after ``step`` updates, in plain values. ``k`` is the state of the rule, see `KController`."""
 
     step: int = 0
-    rule: dict[str, Any] = field(default_factory=dict)
-    wins: float = 0.0
-    pairs: int = 0
-    val_auc: float | None = None
+    k: dict[str, Any] | None = None
     evaluated: int = -1  # the step of the last evaluation
-    best: dict[str, Any] | None = None  # step, auc and the evaluations of that step
+    best: dict[str, Any] | None = None  # step, metric, its value, and the evaluations of that step
     seconds: float = 0.0  # spent before this process
+    paused: bool = False
+
+
+@dataclass(eq=False)
+class Optimization:
+    """The optimizer, set up by Fabric, with its base learning rates and their scale over training."""
+
+    optimizer: Any
+    rates: list[float]
+    scale: Callable[[float], float] | None
+
+    def set_rates(self, fraction: float) -> None:
+        if self.scale is None:
+            return
+        scale = self.scale(fraction)
+        for group, rate in zip(self.optimizer.param_groups, self.rates, strict=True):
+            if isinstance(group["lr"], Tensor):  # where a graph looks for it
+                group["lr"].fill_(rate * scale)
+            else:
+                group["lr"] = rate * scale
+
+
+@dataclass(eq=False)
+class Evaluation:
+    """How a run is evaluated: its splits, the metric that decides which weights are kept, and popularity counts."""
+
+    splits: Mapping[str, EvaluationSplit]
+    metric: str = "auc"
+    popularity: Ints | None = None
+
+    @property
+    def cutoffs(self) -> tuple[int, ...]:
+        """Cut-offs of top-n metrics, the metric's own among them."""
+        return tuple(sorted({5, 10, *(int(part) for part in self.metric.split("@")[1:])}))
 
 
 @dataclass(eq=False)
@@ -62,57 +86,55 @@ class Run:
     out: Path
     fabric: Any
     model: nn.Module
-    stepper: Any  # `Step`, set up by Fabric
-    optimizer: Any
-    rates: list[float]
-    lr_scale: Callable[[float], float] | None
-    examples: Examples
-    n_items: int
-    mask_items: MaskItems | None
-    sampler: Sampler
-    rule: Rule
+    step_module: Any  # `TrainingStep`, set up by Fabric
+    optimization: Optimization
+    batches: BatchPreparer
+    rule: KController
+    evaluation: Evaluation
     settings: Settings
-    judged: Mapping[str, EvaluationSplit]
     journal: Journal
-    stopping: SignalGuard
+    signals: SignalGuard
     header: Mapping[str, Any]
-    state: State
-    graphs: bool = False  # steps are recorded once for each size, and replayed
+    state: RunState
+    graphs: bool = False
     should_stop: ShouldStop | None = None
-    popularity: Ints | None = None
+    until: int | None = None
+    learn: Callable[[StepInputs], Tensor] = field(init=False)
 
     def __post_init__(self) -> None:
         self.began = time.monotonic()
-        self.order = EpochOrder(len(self.examples), self.settings.batch_size, self.settings.seed)
-        # Since the last record: sums of this rank's rows, and K asked at each step.
+        # Since the last record: sums of this rank's rows, and K of each step.
         self.sums = torch.zeros(len(COUNTS), dtype=torch.float64, device=self.fabric.device)
-        self.asked: list[float] = []
+        self.ks: list[float] = []
         self.stop_agreed = False
-        self.learner: Callable[[StepInputs], Tensor] = lambda asked: self.learn(asked.to(self.fabric.device))
-        self.planner: Planner | None = None  # of negatives that the loss draws itself
+        self.learn = lambda inputs: self.update_weights(inputs.to(self.fabric.device))
         if self.graphs:
-            self.learner = GraphedStep(self.learn, self.fabric.device)
-            by_id = isinstance(self.model, TableModel) and not self.settings.correct
-            self.planner = self.sampler if by_id and isinstance(self.sampler, Planner) else None
-        # A CPU has its hands full with the step itself; several ranks take turns to speak to each other. A sampler that
+            self.learn = GraphedStep(self.update_weights, self.fabric.device)
+        self.stateful = [one for one in nested_samplers(self.batches.sampler) if hasattr(one, "push")]
+        # On a CPU the step itself needs every core; several ranks take turns to speak to each other. A sampler that
         # asks the model, or what was pushed, has to wait for this step to end.
-        self.looks_ahead = (
+        self.prefetches = (
             self.fabric.device.type == "cuda"
             and self.fabric.world_size == 1
-            and isinstance(self.rule, OpenLoopRule)
-            and not getattr(self.sampler, "stateful", False)
+            and not is_stateful(self.batches.sampler)
+            and (self.rule.open_loop or self.settings.lag >= 2)
         )
 
-    def go(self) -> dict[str, Any]:
-        """All that is left of the run; returns its result."""
+    @property
+    def end(self) -> int:
+        """The step at which this call ends."""
+        return self.settings.steps if self.until is None else min(self.until, self.settings.steps)
+
+    def go(self) -> RunResult:
+        """Train until the end, or until the pause; returns the result so far."""
         self.model.train()
         try:
-            with Prefetcher(self.prepare) as self.ahead:
-                return self.work()
+            with Prefetcher(self.batches.prepare) as self.prefetcher:
+                return self.loop()
         finally:  # graphs and their memory go now, and not when garbage is next collected
-            del self.learner, self.ahead
+            del self.learn, self.prefetcher
 
-    def work(self) -> dict[str, Any]:
+    def loop(self) -> RunResult:
         while True:
             step = self.state.step
             if self.settings.evaluates(step) and self.state.evaluated < step:
@@ -120,10 +142,12 @@ class Run:
                 self.save()
             if step == self.settings.steps or self.ends_early():
                 return self.finish()
+            if step >= self.end:
+                return self.pause()
             self.update()
             if self.settings.saves(self.state.step):
                 self.save()
-            self.pause()
+            self.stop_if_asked()
 
     def ends_early(self) -> bool:
         """Right after an evaluation, where the log says so. Every rank reads the same log."""
@@ -133,204 +157,216 @@ class Run:
         self.fabric.barrier()
         return self.should_stop(read_run(self.out))
 
-    @property
-    def must_stop(self) -> bool:
-        """Several ranks have to agree, which they do when they log or evaluate; one process may stop where it is."""
-        return self.stop_agreed or (self.stopping.asked and self.fabric.world_size == 1)
-
     def update(self) -> None:
         """One step: K from the rule, negatives, loss, gradients, weights."""
-        state, fabric = self.state, self.fabric
-        seen = Observation(state.step, self.settings.steps, state.wins, state.pairs, state.val_auc)
-        k, rule_state = self.rule.update(seen, state.rule)
-        rows, asked = self.ahead.get(state.step, k, self.next_k(state.step, rule_state))
-        counted = int(asked.counted)
-        total = rows if self.mask_items is None else distributed.total_rows(counted, fabric.device)
+        step, fabric = self.state.step, self.fabric
+        k = self.rule.k(step)
+        ahead = self.prefetches and step + 1 < self.settings.steps
+        rows, positives, inputs = self.prefetcher.get(step, k, self.rule.k(step + 1) if ahead else None)
+        counted = int(inputs.counted)
+        total = rows if self.batches.mask_items is None else distributed.total_rows(counted, fabric.device)
         # DDP averages over ranks what should be the sum over all rows, over their number.
-        asked.share.fill_(fabric.world_size / total if counted else 0.0)
-        reseed(self.settings.seed, state.step, fabric.global_rank, fabric.device)
-        self.scale_rates(state.step)
-        sums = self.learner(asked)
-        self.asked.append(k)
-        self.state = replace(state, step=state.step + 1, rule=rule_state, wins=0.0, pairs=0, val_auc=None)
-        self.account(sums)
-
-    def learn(self, asked: StepInputs) -> Tensor:
-        """Loss, gradients and weights of a step whose work is on the device; what it counted, see `count`."""
-        loss, wins, pairs = self.stepper(asked)
-        self.optimizer.zero_grad()
-        self.fabric.backward(loss.sum() * asked.share.to(loss.dtype))
-        self.optimizer.step()
-        return count(loss, wins, pairs, asked.counted)
-
-    def next_k(self, step: int, rule_state: dict[str, Any]) -> float | None:
-        """K of the step after ``step``, where it is known already and of use."""
-        if not self.looks_ahead or step + 1 >= self.settings.steps:
-            return None
-        return self.rule.update(Observation(step + 1, self.settings.steps), rule_state)[0]
-
-    def prepare(self, step: int, k: float) -> tuple[int, StepInputs]:
-        """How many rows the global batch of ``step`` has, and the work on this rank's part of them."""
-        key, rows = Key(self.settings.seed, step), self.order.batch(step)
-        mine = share(len(rows), self.fabric.global_rank, self.fabric.world_size)
-        batch = fetch(self.examples, rows, mine, key, self.mask_items)
-        if self.planner is None:
-            drawn: Negatives | Draw = draw(self.sampler, batch, k, key, self.fabric.device)
-        else:
-            drawn = plan(self.planner, batch, k, key)
-        asked = StepInputs.of(batch.query, batch.positives, drawn, self.model, self.n_items, self.settings.correct)
-        asked.counted.fill_(batch.counted)
-        return len(rows), pad_sizes(asked) if self.graphs else asked
-
-    def scale_rates(self, step: int) -> None:
-        if self.lr_scale is not None:
-            scale = self.lr_scale(step / max(self.settings.steps - 1, 1))
-            for group, rate in zip(self.optimizer.param_groups, self.rates, strict=True):
-                if isinstance(group["lr"], Tensor):  # where a graph looks for it
-                    group["lr"].fill_(rate * scale)
-                else:
-                    group["lr"] = rate * scale
-
-    def account(self, sums: Tensor) -> None:
-        """Add up what the step counted; a rule that looks hears of it at once, the log when a record is due."""
-        if not isinstance(self.rule, OpenLoopRule):
-            seen = _named(distributed.total(sums))
-            self.state = replace(self.state, wins=seen["wins"], pairs=int(seen["pairs"]))
+        inputs.share.fill_(fabric.world_size / total if counted else 0.0)
+        reseed(self.settings.seed, step, fabric.global_rank, fabric.device)
+        self.optimization.set_rates(step / max(self.settings.steps - 1, 1))
+        sums = self.learn(inputs)
+        self.push(positives)
+        self.ks.append(k)
+        self.state = replace(self.state, step=step + 1, paused=False)
+        if not self.rule.open_loop:
+            self.rule.observe(step, distributed.total(sums))
         self.sums += sums
         if self.settings.logs(self.state.step):
             self.record()
 
+    def update_weights(self, inputs: StepInputs) -> Tensor:
+        """Loss, gradients and weights of a step whose inputs are on the device; returns its counts, see `count`."""
+        rows = self.step_module(inputs)
+        self.optimization.optimizer.zero_grad()
+        self.fabric.backward(rows.loss.sum() * inputs.share.to(rows.loss.dtype))
+        self.optimization.optimizer.step()
+        return count(rows, inputs.counted)
+
+    def push(self, positives: Tensor) -> None:
+        """Hand the positives of the step, those of all ranks, to samplers that remember them."""
+        if self.stateful:
+            gathered = distributed.gather(positives.to(self.fabric.device)).cpu()
+            for sampler in self.stateful:
+                sampler.push(gathered)
+
     def record(self) -> None:
         """Log the steps since the last record, as one."""
-        stop = self.sums.new_full((1,), float(self.stopping.asked))
+        stop = self.sums.new_full((1,), float(self.signals.received))
         *sums, stops = distributed.total(torch.cat((self.sums, stop))).tolist()
         raise_late()  # now that the GPU was waited for
         self.stop_agreed = stops > 0
         seen = dict(zip(COUNTS, sums, strict=True))
         loss, log_k1 = seen["loss"] / seen["queries"], seen["log_k1"] / seen["queries"]
+        drawn = seen["pairs"] - seen["given_pairs"]
+        given = seen["given_pairs"] > 0
         self.journal.step(
-            {
-                "step": self.state.step,
-                "time": round(self.seconds(), 3),
-                "k": sum(self.asked) / len(self.asked),
-                "k_used": seen["pairs"] / seen["queries"],
-                "loss": loss,
-                "win_rate": seen["wins"] / seen["pairs"] if seen["pairs"] else None,
-                "log_k1": log_k1,
-                "mi_bound": None if self.settings.correct else log_k1 - loss,
-            }
+            StepRecord(
+                step=self.state.step,
+                time=round(self.seconds(), 3),
+                k=sum(self.ks) / len(self.ks),
+                k_used=seen["pairs"] / seen["queries"],
+                loss=loss,
+                win_rate=_share(seen["wins"], seen["pairs"]),
+                log_k1=log_k1,
+                mi_bound=None if self.settings.correct else log_k1 - loss,
+                given_win_rate=_share(seen["given_wins"], seen["given_pairs"]),
+                drawn_win_rate=_share(seen["wins"] - seen["given_wins"], drawn) if given else None,
+            )
         )
         self.sums.zero_()
-        self.asked.clear()
+        self.ks.clear()
 
     def evaluate(self) -> None:
-        """Judge the training and validation splits, and remember the best validation AUC."""
-        step = self.state.step
-        names = [name for name in ("train", "val") if name in self.judged]
-        tallies = {name: metrics.evaluate(self.judge(name, self.pause)) for name in names}
-        for name, tally in tallies.items():
-            self.journal.evaluation(step, name, tally)
-        auc = tallies["val"].auc.value if "val" in tallies else math.nan
+        """Evaluate the training and validation splits, and remember the best validation value of the metric."""
+        step, metric = self.state.step, self.evaluation.metric
+        names = [name for name in ("train", "val") if name in self.evaluation.splits]
+        found = {name: self.scores(self.ranks(name, self.stop_if_asked)) for name in names}
+        for name, scores in found.items():
+            self.journal.evaluation(step, name, scores)
+        value = found["val"].value(metric) if "val" in found else None
         best = self.state.best
-        if not math.isnan(auc) and (best is None or auc > best["auc"]):
-            best = {"step": step, "auc": auc, **{name: tally.record() for name, tally in tallies.items()}}
-        self.state = replace(self.state, evaluated=step, best=best, val_auc=None if math.isnan(auc) else auc)
+        if value is not None and (best is None or value > best["value"]):
+            best = {"step": step, "metric": metric, "value": value}
+            best |= {name: asdict(scores) for name, scores in found.items()}
+        self.state = replace(self.state, evaluated=step, best=best)
+        auc = found["val"].auc if "val" in found else None
+        if auc is not None:
+            self.rule.evaluated(step, auc)
 
-    def judge(self, name: str, stop: Callable[[], None]) -> metrics.Ranks:
-        """The standing of every positive of a split; ``stop``, `pause` or `leave`, may end the evaluation."""
+    def scores(self, ranks: metrics.Ranks) -> Scores:
+        return Scores(**metrics.evaluate(ranks, self.evaluation.cutoffs).record())
 
-        def between() -> None:
+    def ranks(self, name: str, between: Callable[[], None]) -> metrics.Ranks:
+        """The rank of every positive of a split; ``between`` chunks a stop may end the evaluation."""
+
+        def between_chunks() -> None:
             self.agree()
-            stop()
+            between()
 
-        return rank_positives(self.model, self.judged[name], autocast=self.fabric.autocast, between=between)
+        split = self.evaluation.splits[name]
+        return rank_positives(self.model, split, autocast=self.fabric.autocast, between=between_chunks)
 
-    def recommend(self) -> dict[str, Any] | None:
+    def recommended(self) -> Recommended | None:
         """What the model puts first on the test split, where popularity is known."""
-        if self.popularity is None:
+        if self.evaluation.popularity is None:
             return None
 
-        def between() -> None:
+        def between_chunks() -> None:
             self.agree()
-            self.leave()
+            self.leave_if_asked()
 
-        return recommend(
-            self.model, self.judged["test"], self.popularity, autocast=self.fabric.autocast, between=between
-        )
+        test, counts = self.evaluation.splits["test"], self.evaluation.popularity
+        found = recommend(self.model, test, counts, autocast=self.fabric.autocast, between=between_chunks)
+        return Recommended(**found)
 
     def agree(self) -> None:
         """Let every rank know whether one of them was asked to stop; all have to call it."""
         if self.fabric.world_size > 1:
-            asked = torch.tensor(float(self.stopping.asked), device=self.fabric.device)
+            asked = torch.tensor(float(self.signals.received), device=self.fabric.device)
             self.stop_agreed = bool(distributed.total(asked) > 0)
 
-    def pause(self) -> None:
+    @property
+    def must_stop(self) -> bool:
+        """Several ranks have to agree, which they do when they log or evaluate; one process may stop where it is."""
+        return self.stop_agreed or (self.signals.received and self.fabric.world_size == 1)
+
+    def stop_if_asked(self) -> None:
         """Where a stop was asked for: save, and leave."""
         if self.must_stop:
             self.save()
-            self.leave()
+            self.leave_if_asked()
 
-    def leave(self) -> None:
-        """Where a stop was asked for: say how to go on, and end."""
+    def leave_if_asked(self) -> None:
+        """Where a stop was asked for: say how to resume, and end."""
         if self.must_stop:
             self.journal.event("stop", self.state.step)
             raise Stopped(
                 f"stopped after step {self.state.step} of {self.settings.steps}, which is saved in {self.out}. "
-                "Type the same command again to go on"
+                "Type the same command again to resume"
             )
 
     def save(self) -> None:
         """Write a checkpoint. What it tells of is in the log before."""
-        if self.asked:
+        if self.ks:
             self.record()
         self.journal.sync()
         if self.fabric.global_rank == 0:
-            state = replace(self.state, seconds=self.seconds())
+            step = self.state.step
+            state = replace(self.state, seconds=self.seconds(), k=self.rule.state_dict(step))
             body = {**self.header, "state": asdict(state), "best": state.best}
-            checkpoint.write(self.out, state.step, self.model, self.optimizer.optimizer, body)
+            samplers = {str(at): sampler.state_dict() for at, sampler in enumerate(self.stateful)}
+            checkpoint.write(self.out, step, self.model, self.optimization.optimizer.optimizer, body, samplers)
         self.fabric.barrier()
 
-    def finish(self) -> dict[str, Any]:
-        """Judge the test split with the best weights, and write ``test_ranks.safetensors`` and ``result.json``."""
-        best, last = self.state.best, self.state.step
-        chosen = last if best is None else best["step"]
-        recommended: dict[str, Any] | None = None
-        evaluations = {name: best[name] for name in ("train", "val", "test") if best is not None and name in best}
-        if "test" in self.judged:
-            checkpoint.load_weights(self.model, checkpoint.read(self.out, chosen).folder)
+    def pause(self) -> RunResult:
+        """Save the run at a step before its end; the same call with another ``until`` continues it."""
+        self.state = replace(self.state, paused=True)
+        self.save()
+        self.journal.event("pause", self.state.step)
+        return self.result(self.best_evaluations(), finished=False)
+
+    def finish(self) -> RunResult:
+        """Evaluate the test split with the best weights, and write ``test_ranks.safetensors`` and ``result.json``."""
+        last, evaluations = self.state.step, self.best_evaluations()
+        recommended: Recommended | None = None
+        if "test" in self.evaluation.splits:
+            checkpoint.load_weights(self.model, checkpoint.read(self.out, self.kept).folder)
             try:
-                ranks = self.judge("test", self.leave)
-                evaluations["test"] = metrics.evaluate(ranks).record()
+                ranks = self.ranks("test", self.leave_if_asked)
+                evaluations["test"] = self.scores(ranks)
                 if self.fabric.global_rank == 0:
                     write_ranks(self.out, ranks)
-                recommended = self.recommend()
+                recommended = self.recommended()
             finally:
                 checkpoint.load_weights(self.model, checkpoint.read(self.out, last).folder)
-        result = {
-            "steps": last,
-            "best": None if best is None else {"step": best["step"], "auc": best["auc"]},
-            "evaluations": evaluations,
-            "weights": f"{checkpoint.FOLDER}/{chosen}",
-            "parameters": sum(weight.numel() for weight in self.model.parameters()),
-            "seconds": round(self.seconds(), 3),
-            "device": self.fabric.device.type,
-            "precision": self.settings.precision,
-            "graphs": self.graphs,
-            "threads": self.header["threads"],
-            "processes": self.fabric.world_size,
-        }
-        if recommended is not None:
-            result["recommended"] = recommended
+        result = replace(self.result(evaluations), recommended=recommended)
         if self.fabric.global_rank == 0:
-            write_json(self.out / RESULT, result)
-        self.journal.event("end", self.state.step)
+            write_result(self.out / RESULT, result)
+        self.journal.event("end", last)
         self.fabric.barrier()
         return result
+
+    @property
+    def kept(self) -> int:
+        """The step whose weights are kept: the best one, else the last."""
+        return self.state.step if self.state.best is None else int(self.state.best["step"])
+
+    def best_evaluations(self) -> dict[str, Scores]:
+        best = self.state.best or {}
+        return {name: decode(Scores, best[name], str(self.out)) for name in ("train", "val") if name in best}
+
+    def result(self, evaluations: dict[str, Scores], finished: bool = True) -> RunResult:
+        best = self.state.best
+        val = evaluations.get("val")
+        kept = (
+            None
+            if best is None
+            else BestStep(best["step"], None if val is None else val.auc, best["metric"], best["value"])
+        )
+        return RunResult(
+            steps=self.state.step,
+            best=kept,
+            evaluations=evaluations,
+            weights=f"{checkpoint.FOLDER}/{self.kept}",
+            parameters=sum(weight.numel() for weight in self.model.parameters()),
+            seconds=round(self.seconds(), 3),
+            device=self.fabric.device.type,
+            precision=self.settings.precision,
+            graphs=self.graphs,
+            threads=self.header["threads"],
+            processes=self.fabric.world_size,
+            finished=finished,
+        )
 
     def seconds(self) -> float:
         """Time spent on the run, by this process and those before it."""
         return self.state.seconds + time.monotonic() - self.began
 
 
-def _named(sums: Tensor) -> dict[str, float]:
-    return dict(zip(COUNTS, sums.tolist(), strict=True))
+def _share(part: float, whole: float) -> float | None:
+    return part / whole if whole and not math.isnan(part) else None

@@ -1,4 +1,5 @@
-"""A run is a folder: ``config.json``, ``run.jsonl``, ``checkpoints/<step>/``, ``result.json``."""
+"""A run is a folder: ``config.json``, ``run.jsonl``, ``checkpoints/<step>/``, ``result.json``, ``model/``, and
+``test_ranks.safetensors``, the rank of every positive of the test split, so that runs compare query by query."""
 
 from __future__ import annotations
 
@@ -6,42 +7,82 @@ import hashlib
 import json
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
-from negwise.errors import InputError, NegwiseError
-from negwise.files import write_atomically
+import numpy as np
+from safetensors.numpy import load, save
 
-CONFIG, RESULT = "config.json", "result.json"
+from negwise.errors import InputError, NegwiseError
+from negwise.files import read_json, write_atomically, write_json
+from negwise.metrics import Ranks
+from negwise.records import CONFIG, RunResult, write_record
+
+RANKS = "test_ranks.safetensors"
+ASSETS = "model"
+"""The folder of what makes the model usable without its data."""
 
 
 def check_config(out: Path, config: Mapping[str, Any]) -> None:
-    """A folder that has a run in it has this one: say what differs, and touch nothing."""
+    """A folder that has a run in it has this one: else say what differs, and touch nothing."""
     if not (out / CONFIG).exists():
         return
-    changed = changes(read_json(out / CONFIG), config)
+    changed = config_changes(read_json(out / CONFIG), config)
     if changed:
         what = "the data" if any(line.startswith("data_digest ") for line in changed) else "the config"
         raise InputError(
             f"{out} has a run of its own, and {what} changed since: {'; '.join(changed)}. Nothing was touched. "
-            "Go on with what it was, or choose another folder"
+            "Resume with what it was, or choose another folder"
         )
 
 
-def changes(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
+def config_changes(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
     """What differs between two configs, a phrase each."""
-    old, new = _paths(before), _paths(json.loads(canonical(now)))
+    old, new = _leaves(before), _leaves(json.loads(canonical(now)))
+    missing = object()
     return [
         f"{name} was {old.get(name, 'not there')!r} and is {new.get(name, 'not there')!r}"
         for name in sorted(old.keys() | new.keys())
-        if old.get(name, CONFIG) != new.get(name, CONFIG)
+        if old.get(name, missing) != new.get(name, missing)
     ]
 
 
 def write_config(out: Path, config: Mapping[str, Any]) -> None:
     """Write the config of a new run; one that is there is this one (`check_config`)."""
     if not (out / CONFIG).exists():
-        write_json(out / CONFIG, config)
+        with resumable(out / CONFIG):
+            write_json(out / CONFIG, config)
+
+
+def write_assets(out: Path, assets: Mapping[str, bytes]) -> None:
+    """Write the files that the model needs beside its weights, once."""
+    for name, content in assets.items():
+        path = out / ASSETS / name
+        if not path.exists():
+            with resumable(path):
+                write_atomically(path, content)
+
+
+def write_result(path: Path, result: RunResult) -> None:
+    with resumable(path):
+        write_record(path, result)
+
+
+def write_ranks(out: Path, ranks: Ranks) -> None:
+    """The ranks of a run's test split, in whole numbers as small as will hold them."""
+    values = {field.name: getattr(ranks, field.name) for field in fields(Ranks)}
+    small = {name: array.astype(np.min_scalar_type(int(array.max(initial=0)))) for name, array in values.items()}
+    with resumable(out / RANKS):
+        write_atomically(out / RANKS, save(small))
+
+
+def read_ranks(out: Path) -> Ranks:
+    """What `write_ranks` wrote in the folder of a run."""
+    path = out / RANKS
+    if not path.exists():
+        raise InputError(f"{path}: no such file; expected the folder of a run that has ended and has a test split")
+    return Ranks(**{name: array.astype(np.int64) for name, array in load(path.read_bytes()).items()})
 
 
 def fingerprint(config: Mapping[str, Any]) -> str:
@@ -56,21 +97,9 @@ def canonical(config: Mapping[str, Any]) -> str:
         raise InputError(f"the config of a run is plain JSON: numbers, text, lists and mappings; {error}") from error
 
 
-def read_json(path: Path) -> Any:
-    try:
-        return json.loads(path.read_bytes())
-    except (ValueError, RecursionError) as error:
-        raise InputError(f"{path}: not JSON ({error}). Restore it, or choose another folder") from error
-
-
-def write_json(path: Path, value: Any) -> None:
-    with writing(path):
-        write_atomically(path, json.dumps(value, indent=1, allow_nan=False) + "\n")
-
-
 @contextmanager
-def writing(path: Path) -> Iterator[None]:
-    """Where the disk refuses ``path``, say what stands and what to do."""
+def resumable(path: Path) -> Iterator[None]:
+    """Where the disk refuses ``path``, say what is safe and what to do."""
     try:
         yield
     except OSError as error:
@@ -80,10 +109,10 @@ def writing(path: Path) -> Iterator[None]:
         ) from error
 
 
-def _paths(value: Any, prefix: str = "") -> dict[str, Any]:
+def _leaves(value: Any, prefix: str = "") -> dict[str, Any]:
     """Leaves by their dotted names."""
     if not isinstance(value, dict):
         return {prefix: value}
     return {
-        name: leaf for key, part in value.items() for name, leaf in _paths(part, f"{prefix}.{key}".lstrip(".")).items()
+        name: leaf for key, part in value.items() for name, leaf in _leaves(part, f"{prefix}.{key}".lstrip(".")).items()
     }

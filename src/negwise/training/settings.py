@@ -16,10 +16,11 @@ EVALUATIONS = 20
 class Settings:
     """``steps`` updates on global batches of ``batch_size`` examples.
 
-    ``eval_every``, ``save_every`` and ``log_every`` count steps; None evaluates 20 times, and saves where it
-    evaluates. ``correct`` corrects the loss by the sampler's ``log_q``. ``threads`` None takes torch's number, and on
-    resuming the one that the run began with. ``device``: "auto", "cpu" or "cuda". ``graphs``: on one GPU, a step is
-    recorded once for each of a few sizes and then replayed (`negwise.training.cuda_graphs`); None: where possible.
+    ``eval_every``, ``save_every`` and ``log_every`` count steps. None evaluates 20 times, and saves where it evaluates.
+    ``correct`` corrects the loss by the sampler's ``log_q``. ``lag`` is how many steps old the counts are that a
+    closed-loop rule sees. ``threads`` None takes torch's number, and on resuming the one that the run began with.
+    ``device``: "auto", "cpu" or "cuda". ``graphs``: on one GPU, record a step once for each of a few sizes and replay
+    it (`negwise.training.cuda_graphs`); None: where that is possible.
     """
 
     steps: int
@@ -29,6 +30,7 @@ class Settings:
     save_every: int | None = None
     log_every: int = 1
     correct: bool = False
+    lag: int = 8
     precision: str = "32-true"
     device: str = "auto"
     threads: int | None = None
@@ -43,8 +45,10 @@ class Settings:
                 raise InputError(f"{name}={value!r}, expected a whole number from 1")
         if self.graphs is not None and not isinstance(self.graphs, bool):
             raise InputError(f"graphs={self.graphs!r}, expected True, False or None, which takes them where it can")
-        if isinstance(self.seed, bool) or not isinstance(self.seed, int) or self.seed < 0:
-            raise InputError(f"seed={self.seed!r}, expected a whole number from 0")
+        for name in ("seed", "lag"):
+            value = getattr(self, name)
+            if isinstance(value, bool) or not isinstance(value, int) or value < 0:
+                raise InputError(f"{name}={value!r}, expected a whole number from 0")
         for name, choices in (("precision", PRECISIONS), ("device", ("auto", "cpu", "cuda"))):
             if getattr(self, name) not in choices:
                 raise InputError(f"{name}={getattr(self, name)!r}, expected one of {', '.join(choices)}")
@@ -54,21 +58,22 @@ class Settings:
         return self.eval_every or -(-self.steps // EVALUATIONS)
 
     def evaluates(self, step: int) -> bool:
-        """Whether ``step`` updates are followed by an evaluation: at the start, at the end and in between."""
+        """Whether an evaluation follows ``step`` updates: at the start, at the end and in between."""
         return step % self.evaluates_every == 0 or step == self.steps
 
     def saves(self, step: int) -> bool:
-        """Whether there is a checkpoint after ``step`` updates; where an evaluation is due, that one saves."""
+        """Whether a checkpoint follows ``step`` updates; where an evaluation is due, that one saves."""
         return not self.evaluates(step) and self.save_every is not None and step % self.save_every == 0
 
     def logs(self, step: int) -> bool:
-        """Whether the record of the steps since the last one is due: no window spans a checkpoint."""
+        """Whether the record of the steps since the last one is due: no record spans a checkpoint."""
         return step % self.log_every == 0 or self.evaluates(step) or self.saves(step)
 
-    def config(self) -> dict[str, Any]:
+    def config(self, closed_loop: bool = False) -> dict[str, Any]:
         """What may not change within a run: all that its numbers depend on, save the number of threads."""
-        free = ("device", "threads", "tensorboard", "log_every", "save_every")
-        kept = {name: value for name, value in asdict(self).items() if name not in free}
+        free = {"device", "threads", "tensorboard", "log_every", "save_every"}
         if not self.graphs:  # what a run began with is in its checkpoints
-            del kept["graphs"]
-        return kept
+            free.add("graphs")
+        if not closed_loop:
+            free.add("lag")
+        return {name: value for name, value in asdict(self).items() if name not in free}

@@ -1,57 +1,172 @@
-"""One step: draw, encode each distinct candidate once, look up, InfoNCE. B queries, U distinct candidates, D width."""
+"""One training step: its inputs, the forward pass with the loss, and the counts that come out of it.
+
+Each distinct candidate of a step is encoded once; everything else refers to it by its place. All of that follows from
+ids, so it is prepared on the CPU, ahead of the step, and the GPU waits for nothing. Shapes: B rows (P queries where
+they are read off sequences), K negatives each, H places of a query, U distinct candidates, D width.
+"""
 
 from __future__ import annotations
 
-import inspect
+from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from negwise import distributed
-from negwise.draws import Key
 from negwise.errors import InputError
-from negwise.losses.info_nce import info_nce
-from negwise.protocols import Draw, Negatives, Planner, Sampler
-from negwise.training.asked import StepInputs
-from negwise.training.batches import Batch
+from negwise.metrics.ranking import DistinctIds
+from negwise.protocols import Draw, Loss, Negatives, Query, TableModel
 
-CPU = torch.device("cpu")
+COUNTS = ("loss", "log_k1", "wins", "pairs", "given_wins", "given_pairs", "queries")
+"""What `count` adds up, in this order."""
+
+
+class StepInputs:
+    """What a step works on. Not a dataclass: Fabric takes frozen ones apart on their way to ``forward``, and fails.
+
+    ``candidates`` (U,) are the ids to encode. ``positives`` (B,), ``negatives`` (B, K) and, for a model that needs
+    them, ``query.items`` are places among those. None: the model has a table, and places are ids, which may also be
+    drawn when they are read. A row without negatives has no loss. ``counted`` (), float64, is the number of rows that
+    count: those that pad a batch do not. ``share`` () is the factor of each row's loss.
+    """
+
+    def __init__(
+        self,
+        query: Query,
+        positives: Tensor,
+        negatives: Negatives | Draw,
+        candidates: Tensor | None = None,
+        counted: Tensor | None = None,
+        share: Tensor | None = None,
+    ) -> None:
+        self.query, self.positives, self.negatives, self.candidates = query, positives, negatives, candidates
+        rows = float(len(positives))
+        self.counted = torch.tensor(rows, dtype=torch.float64) if counted is None else counted
+        self.share = torch.tensor(1 / max(rows, 1.0), dtype=torch.float64) if share is None else share
+
+    @classmethod
+    def of(
+        cls, query: Query, positives: Tensor, drawn: Negatives | Draw, model: Any, n_items: int, correct: bool = False
+    ) -> StepInputs:
+        """From ids to places; with ``correct`` the loss is corrected by the sampler's ``log_q``."""
+        if isinstance(drawn, Draw):
+            return cls(query, positives, drawn)
+        if correct and drawn.log_q is None:
+            raise InputError(
+                "correct=True, and the sampler gave no log_q to correct with, as Popularity(log_q=False), Hardest and "
+                "Given do not. Take a sampler that does, or correct=False"
+            )
+        log_q = drawn.log_q if correct else None
+        if isinstance(model, TableModel):
+            return cls(query, positives, Negatives(drawn.ids, drawn.mask, log_q, given=drawn.given))
+        ids, index = drawn.ids, None
+        if drawn.pool is not None and drawn.pool.numel() <= ids.numel():  # a small K needs less than the pool
+            ids, index = drawn.pool, drawn.index
+        wanted = [positives, ids.flatten()] + ([query.items.flatten()] if model.needs_items else [])
+        distinct = DistinctIds.of(torch.cat(wanted), n_items)
+        place = distinct.places(ids)
+        negatives = Negatives(place if index is None else place[index], drawn.mask, log_q, given=drawn.given)
+        if model.needs_items:
+            query = Query(distinct.places(query.items), query.mask, query.users, query.positions)
+        return cls(query, distinct.places(positives), negatives, distinct.ids)
+
+    @property
+    def width(self) -> int:
+        """K, as far as memory goes."""
+        return self.negatives.width if isinstance(self.negatives, Draw) else self.negatives.ids.shape[1]
+
+    def tensors(self) -> dict[str, Tensor]:
+        """Every tensor, by name."""
+        query, drawn = self.query, self.negatives
+        named = {
+            "items": query.items, "item_mask": query.mask, "users": query.users, "positions": query.positions,
+            "positives": self.positives, "candidates": self.candidates, "counted": self.counted, "share": self.share,
+        }  # fmt: skip
+        if isinstance(drawn, Draw):
+            named |= {name: getattr(drawn, name) for name in ("numbers", "counts", "owners", "allowed", "when")}
+        else:
+            named |= {"negatives": drawn.ids, "mask": drawn.mask, "log_q": drawn.log_q, "given": drawn.given}
+        return {name: value for name, value in named.items() if value is not None}
+
+    def with_tensors(self, named: Mapping[str, Tensor], width: int | None = None) -> StepInputs:
+        """The same with other `tensors`; ``width``: with room for that many negatives."""
+        query = Query(named["items"], named["item_mask"], named["users"], named.get("positions"))
+        if isinstance(self.negatives, Draw):
+            own: dict[str, Any] = {name: named[name] for name in ("numbers", "counts", "owners", "allowed")}
+            drawn: Negatives | Draw = replace(
+                self.negatives, **own, positives=named["positives"], when=named.get("when"), width=width or self.width
+            )
+        else:
+            drawn = Negatives(named["negatives"], named["mask"], named.get("log_q"), given=named.get("given"))
+        return StepInputs(query, named["positives"], drawn, named.get("candidates"), named["counted"], named["share"])
+
+    def map(self, change: Callable[[Tensor], Tensor]) -> StepInputs:
+        return self.with_tensors({name: change(value) for name, value in self.tensors().items()})
+
+    def to(self, device: torch.device) -> StepInputs:
+        return self.map(lambda part: part.to(device, non_blocking=True))
+
+
+class RowCounts(NamedTuple):
+    """Loss, wins and pairs of each row (B,); the last two over the negatives that came with the data, None without."""
+
+    loss: Tensor
+    wins: Tensor
+    pairs: Tensor
+    given_wins: Tensor | None = None
+    given_pairs: Tensor | None = None
 
 
 class TrainingStep(nn.Module):
-    """``asked -> (loss (B,), wins (B,), pairs (B,))``, all in one ``forward``, the one that Fabric and DDP see.
+    """``inputs -> RowCounts`` in one ``forward``, the one that Fabric and DDP see.
 
-    Where negatives come with ``log_q`` the loss is corrected by it.
+    Where negatives come with ``log_q``, the loss is corrected by it.
     """
 
-    def __init__(self, model: nn.Module) -> None:
+    def __init__(self, model: nn.Module, loss: Loss) -> None:
         super().__init__()
         self.model: Any = model
+        self.loss = loss
 
-    def forward(self, asked: StepInputs) -> tuple[Tensor, Tensor, Tensor]:
-        model, negatives = self.model, asked.negatives
-        vectors = model.table if asked.candidates is None else model.encode_candidates(asked.candidates)  # (U, D)
+    def forward(self, inputs: StepInputs) -> RowCounts:
+        model, negatives = self.model, inputs.negatives
+        vectors = model.table if inputs.candidates is None else model.encode_candidates(inputs.candidates)  # (U, D)
 
         def item_vectors(places: Tensor) -> Tensor:
             # The gradient of an embedding adds up rows faster than that of indexing does.
             return F.embedding(places, vectors)
 
-        named: dict[str, Any] = {"ids": negatives}
-        if isinstance(negatives, Negatives):
-            named = {"ids": negatives.ids, "mask": negatives.mask, "log_q": negatives.log_q}
-        sides = model.encode_queries(asked.query, item_vectors), item_vectors(asked.positives), vectors
-        if asked.candidates is None:
+        sides = model.encode_queries(inputs.query, item_vectors), item_vectors(inputs.positives), vectors
+        if inputs.candidates is None:
             sides = in_autocast_dtype(*sides)
-        result = info_nce(*sides, **named, reduction="none")
-        assert result.wins is not None and result.pairs is not None
-        return result.loss, result.wins, result.pairs
+        if isinstance(negatives, Draw):
+            result = self.loss(*sides, ids=negatives, reduction="none")
+        else:
+            more = {"mask": negatives.mask, "log_q": negatives.log_q}
+            result = self.loss(*sides, ids=negatives.ids, **more, reduction="none")
+        given = (None, None) if isinstance(negatives, Draw) else given_wins(*sides, negatives)
+        return RowCounts(result.loss, result.wins, result.pairs, *given)
+
+
+@torch.no_grad()
+def given_wins(
+    query: Tensor, positive: Tensor, table: Tensor, negatives: Negatives
+) -> tuple[Tensor, Tensor] | tuple[None, None]:
+    """Wins and pairs (B,) over the negatives that came with the data: the first ``given`` slots of each row."""
+    if negatives.given is None:
+        return None, None
+    ids, slot = negatives.ids, torch.arange(negatives.ids.shape[1], device=query.device)
+    counts = (slot < negatives.given[:, None]) & negatives.mask
+    scores = torch.einsum("bd,bkd->bk", query.float(), F.embedding(ids, table).float())
+    own = (query.float() * positive.float()).sum(1, keepdim=True)
+    wins = (scores < own).double() + (scores == own).double() / 2
+    return (wins * counts).sum(1), counts.sum(1)
 
 
 def in_autocast_dtype(query: Tensor, positive: Tensor, table: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """What scores are products of, in the dtype in which autocast multiplies by weights, which a table is one of."""
+    """The three in the dtype in which autocast multiplies by weights, which a table is one of."""
     kind = query.device.type
     if not torch.is_autocast_enabled(kind):
         return query, positive, table
@@ -63,47 +178,20 @@ def in_autocast_dtype(query: Tensor, positive: Tensor, table: Tensor) -> tuple[T
     return cast(query), cast(positive), cast(table)
 
 
-def draw(sampler: Sampler, batch: Batch, k: float, key: Key, device: torch.device = CPU) -> Negatives:
-    """The negatives of ``batch``: what its rows would get in one process, however many there are.
+def count(rows: RowCounts, counted: Tensor) -> Tensor:
+    """Sums over rows (B,), as (7,) float64, in the order of `COUNTS`; they add up over steps and ranks.
 
-    They are drawn on the CPU and moved from there: the same bits as on a GPU, and on an H200 five times as
-    fast. ``device`` is where ranks can speak to each other.
+    ``counted`` () is the number of rows; where it is 0, the row that stands in for them is left out. ``log_k1`` is the
+    sum of log(K_b + 1): eq. 2 holds for each row with its own K_b, and so on average.
     """
-    numbered = Key(key.seed, key.step, batch.numbers)
-    more = {}
-    if distributed.world_size() > 1 and reads_batch(sampler):
-        more["batch"] = distributed.gather(batch.positives[: batch.counted].to(device)).cpu()
-    return sampler(batch.positives, k, numbered, owner=batch.groups, **more)
-
-
-def plan(sampler: Planner, batch: Batch, k: float, key: Key) -> Draw:
-    """The same negatives, to be drawn where they are looked up."""
-    drawn = sampler.plan(batch.positives, k, Key(key.seed, key.step, batch.numbers), owner=batch.groups)
-    return replace(drawn, when=torch.tensor(key.step))
-
-
-def reads_batch(sampler: Sampler) -> bool:
-    """Whether ``sampler`` draws from the batch, which several processes then have to put together."""
-    if "batch" in inspect.signature(sampler).parameters:
-        return True
-    for part in (*getattr(sampler, "parts", ()), getattr(sampler, "source", None)):
-        if part is not None and callable(part) and reads_batch(part):
-            raise InputError(
-                f"{type(part).__name__} within {type(sampler).__name__} would draw from the rows of one process alone. "
-                f"Train in one process, or with {type(part).__name__} by itself"
-            )
-    return False
-
-
-COUNTS = ("loss", "log_k1", "wins", "pairs", "queries")
-
-
-def count(loss: Tensor, wins: Tensor, pairs: Tensor, counted: Tensor) -> Tensor:
-    """Sums over rows (B,), as (5,) float64, in the order of `COUNTS`; they add up over steps and ranks.
-
-    ``counted`` (): how many rows there are; where there are none, the row that stands in for them is left out.
-    ``log_k1`` is the sum of log(K_b + 1): eq. 2 holds for each row with its own K_b, and so on average.
-    """
-    counts = pairs.double()
-    parts = (loss.detach().double().sum(), counts.log1p().sum(), wins.double().sum(), counts.sum())
+    negatives = rows.pairs.double()
+    nothing = negatives.new_zeros(())
+    parts = (
+        rows.loss.detach().double().sum(),
+        negatives.log1p().sum(),
+        rows.wins.double().sum(),
+        negatives.sum(),
+        nothing if rows.given_wins is None else rows.given_wins.double().sum(),
+        nothing if rows.given_pairs is None else rows.given_pairs.double().sum(),
+    )
     return torch.stack([*(torch.where(counted > 0, part, 0) for part in parts), counted])

@@ -1,4 +1,4 @@
-"""The door: `fit` opens a run folder, takes up what is there, and lets the run go on."""
+"""The entry: `fit` opens a run folder, resumes what is there, and trains."""
 
 from __future__ import annotations
 
@@ -10,21 +10,23 @@ from typing import Any
 import torch
 from torch import nn
 
-from negwise.errors import require
-from negwise.protocols import Rule, Sampler
+from negwise.errors import InputError, require
+from negwise.files import lock_folder
+from negwise.losses import info_nce
+from negwise.metrics.ranking import EvaluationSplit
+from negwise.protocols import Loss, OpenLoopRule, Rule, Sampler
+from negwise.records import RunResult, read_result
 from negwise.training import checkpoint
-from negwise.training.batches import Examples, Ints, MaskItems
-from negwise.training.cuda_graphs import resolve_graphs, use_graphs
-from negwise.training.holding import lock_folder
+from negwise.training.batches import BatchPreparer, EpochOrder, Examples, Ints, MaskItems, nested_samplers
+from negwise.training.cuda_graphs import pad_sizes, resolve_graphs, use_graphs
 from negwise.training.journal import Journal
-from negwise.training.judging import EvaluationSplit
-from negwise.training.launch import fixed_threads, make_fabric, own_generators, resolve_threads
+from negwise.training.k_control import KController
+from negwise.training.launch import SignalGuard, fixed_threads, make_fabric, own_generators, resolve_threads
 from negwise.training.progress import Display, Silent, display
-from negwise.training.run import Run, ShouldStop, State
-from negwise.training.run_folder import RESULT, check_config, fingerprint, read_json, write_config
+from negwise.training.run import Evaluation, Optimization, Run, RunState, ShouldStop
+from negwise.training.run_folder import check_config, fingerprint, write_assets, write_config
 from negwise.training.settings import Settings
 from negwise.training.step import TrainingStep
-from negwise.training.stopping import SignalGuard
 
 MakeOptimizer = Callable[[Iterable[nn.Parameter]], torch.optim.Optimizer]
 
@@ -43,81 +45,137 @@ def fit(
     sampler: Sampler,
     rule: Rule,
     settings: Settings,
-    judged: Mapping[str, EvaluationSplit] | None = None,
+    loss: Loss = info_nce,
+    splits: Mapping[str, EvaluationSplit] | None = None,
+    metric: str = "auc",
     optimizer: MakeOptimizer = adam,
     lr_scale: Callable[[float], float] | None = None,
     mask_items: MaskItems | None = None,
     config: Mapping[str, Any] | None = None,
     data_digest: str = "",
+    assets: Mapping[str, bytes] | None = None,
+    until: int | None = None,
     should_stop: ShouldStop | None = None,
     popularity: Ints | None = None,
     show: bool | Display = True,
-) -> dict[str, Any]:
-    """Train ``model`` on ``examples`` in the run folder ``out``; the same call again goes on, or returns the result.
+) -> RunResult:
+    """Train ``model`` on ``examples`` in the run folder ``out``; the same call again resumes, or returns the result.
 
-    ``judged``: how to evaluate "train", "val" and "test" (`negwise.training.judged`); the first two at each evaluation,
-    test once, with the weights of the step whose validation AUC was best. ``lr_scale(fraction)`` scales the learning
-    rates, fraction = step / (steps - 1). ``mask_items`` makes a cloze of the examples. ``config``, plain JSON, and
-    ``data_digest`` say what the parts are made of: a run does not go on with others. ``should_stop(log)`` looks at the
-    log after each evaluation and may end the run there; it must follow from the log alone, so that a resumed run ends
-    at the same step. ``popularity`` (n_items,), counts in training, adds to the result what the model recommends.
-    ``show`` may be a display of one's own. Returns what ``result.json`` has; ``model`` ends with the weights of the
-    last step, on the device of the run.
+    ``loss`` is called as `negwise.losses.info_nce` is, with ``reduction="none"``. ``splits``: how to evaluate "train",
+    "val" and "test"; the first two at each evaluation, test once, with the weights of the step whose validation value
+    of ``metric`` was best. ``lr_scale(fraction)`` scales the learning rates, fraction = step / (steps - 1).
+    ``mask_items`` masks items of sequences. ``config``, plain JSON, and ``data_digest`` say what the parts are made of:
+    a run does not resume with other ones. ``assets``, files by name, make the model usable without its data.
+
+    ``until`` pauses the run after that many steps; ``settings.steps`` stays the horizon of every schedule, so that the
+    same call with another ``until`` continues to the same bits. ``should_stop(log)`` looks at the log after each
+    evaluation and may end the run there; it must follow from the log alone, so that a resumed run ends at the same
+    step. ``popularity`` (n_items,), counts in training, adds to the result what the model recommends. ``show`` may be
+    a display of one's own. Returns the result, in which ``finished`` is false after a pause; ``model`` ends with the
+    weights of the last step, on the device of the run.
 
     Ctrl-C ends with `Stopped` once the step is saved.
     """
     if settings.tensorboard:
         require("tensorboard", extra="tensorboard")
-    folder, judged = Path(out), judged or {}
-    tuner = optimizer(model.parameters())
+    if until is not None and until < 0:
+        raise InputError(f"until={until}, expected a step from 0 to {settings.steps}")
+    folder = Path(out)
+    torch_optimizer = optimizer(model.parameters())
     whole = {
         **(config or {}),
-        "training": {**settings.config(), "rule": repr(rule)},
-        "optimizer": {"name": type(tuner).__name__, **_what(tuner)},
+        "training": {
+            **settings.config(not isinstance(rule, OpenLoopRule)),
+            "rule": repr(rule),
+            **_choices(loss, metric),
+        },
+        "optimizer": {"name": type(torch_optimizer).__name__, **_optimizer_settings(torch_optimizer)},
         "data_digest": data_digest,
     }
     check_config(folder, whole)
-    if (folder / RESULT).exists():
-        result = read_json(folder / RESULT)
-        checkpoint.load_weights(model, checkpoint.read(folder, result["steps"]).folder)
+    result = read_result(folder)
+    if result is not None:
+        checkpoint.load_weights(model, checkpoint.read(folder, result.steps).folder)
         return result
     fabric = make_fabric(settings.device, settings.precision)
-    with lock_folder(folder, "run") if fabric.global_rank == 0 else nullcontext():
+    first = fabric.global_rank == 0
+    with lock_folder(folder, "run") if first else nullcontext():
         found = checkpoint.latest(folder)
-        threads = resolve_threads(settings.threads, None if found is None else found.state["threads"])
-        header: dict[str, Any] = {"config": fingerprint(whole), "threads": threads}
-        stepper, tuned = fabric.setup(TrainingStep(model), tuner)
-        rates = [group["lr"] for group in tuner.param_groups]
-        state = State(rule=rule.init())
+        state = RunState()
+        header: dict[str, Any] = {"config": fingerprint(whole)}
+        step_module, optimizer_of_fabric = fabric.setup(TrainingStep(model, loss), torch_optimizer)
+        rates = [group["lr"] for group in torch_optimizer.param_groups]
         if found is not None:
-            checkpoint.restore(found, header["config"], model, tuner)
-            state = State(**found.state["state"])
+            checkpoint.restore(found, header["config"], model, torch_optimizer, _stateful(sampler))
+            state = RunState(**found.state["state"])
+        threads_before = None if found is None else int(found.state["threads"])
+        header["threads"] = resolve_threads(settings.threads, threads_before, may_change=state.paused)
         had = None if found is None else bool(found.state.get("graphs", settings.graphs))
-        graphs = use_graphs(resolve_graphs(settings.graphs, had), fabric, model, tuner, moving=lr_scale is not None)
+        graphs = use_graphs(
+            resolve_graphs(settings.graphs, had), fabric, model, torch_optimizer, loss, moving=lr_scale is not None
+        )
         header["graphs"] = graphs
         fabric.barrier()  # every rank has looked at the folder before one of them writes there
-        first = fabric.global_rank == 0
         if first:
             checkpoint.clean(folder)
             write_config(folder, whole)
+            write_assets(folder, assets or {})
         shown = _display(show, settings.steps, state.step) if first else Silent()
         if had and not graphs:
-            shown.say("this run began with CUDA graphs, which cannot be had here, and goes on without")
+            shown.say("This run began with CUDA graphs, which are not available here. It continues without them.")
+        batches = BatchPreparer(
+            examples,
+            EpochOrder(len(examples), settings.batch_size, settings.seed),
+            sampler,
+            model,
+            n_items,
+            settings.correct,
+            mask_items,
+            fabric,
+            plans=graphs,
+            pad=pad_sizes if graphs else None,
+        )
         with (
-            fixed_threads(threads),
+            fixed_threads(header["threads"]),
             own_generators(fabric.device),
-            SignalGuard() as stopping,
+            SignalGuard() as signals,
             Journal(folder, state.step, shown, settings.tensorboard, keep=first) as journal,
         ):
+            if threads_before is not None and threads_before != header["threads"]:
+                journal.event("threads", state.step, f"{threads_before} before, {header['threads']} from here on")
             run = Run(
-                folder, fabric, model, stepper, tuned, rates, lr_scale, examples, n_items, mask_items, sampler, rule,
-                settings, judged, journal, stopping, header, state, graphs, should_stop, popularity,
-            )  # fmt: skip
+                folder,
+                fabric,
+                model,
+                step_module,
+                Optimization(optimizer_of_fabric, rates, lr_scale),
+                batches,
+                KController(rule, settings.steps, settings.lag, state.step, state.k),
+                Evaluation(splits or {}, metric, popularity),
+                settings,
+                journal,
+                signals,
+                header,
+                state,
+                graphs,
+                should_stop,
+                until,
+            )
             return run.go()
 
 
-def _what(optimizer: torch.optim.Optimizer) -> dict[str, Any]:
-    """What an optimizer does; how it does it goes with the device, which a run may change."""
+def _choices(loss: Loss, metric: str) -> dict[str, Any]:
+    """What a run says of its loss and metric, where they are not the usual ones."""
+    chosen = {} if loss is info_nce else {"loss": repr(loss)}
+    return chosen if metric == "auc" else {**chosen, "metric": metric}
+
+
+def _stateful(sampler: Sampler) -> list[Any]:
+    return [one for one in nested_samplers(sampler) if hasattr(one, "push")]
+
+
+def _optimizer_settings(optimizer: torch.optim.Optimizer) -> dict[str, Any]:
+    """What an optimizer does; how it does it depends on the device, which a run may change."""
     how = ("foreach", "fused", "capturable", "differentiable")
     return {name: value for name, value in optimizer.defaults.items() if name not in how}
 

@@ -1,0 +1,173 @@
+"""The records of a job: ``job.json`` (what was asked, and the plan), ``results.json``, ``failed.json`` of a run."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from negwise.records.decoding import FORMAT
+from negwise.records.run_records import Recommended, Scores
+
+JOB, ESTIMATE, RESULTS, FAILED = "job.json", "estimate.json", "results.json", "failed.json"
+State = Literal["done", "failed", "waiting"]
+
+
+@dataclass(frozen=True)
+class StepTimes:
+    """Seconds of a training step and of an evaluation on this machine.
+
+    ``pilot_step`` is a step with K = 1, ``pilot_evaluation`` an evaluation of both splits, as a pilot has them. With
+    texts a step with K = 1 encodes fewer of them, and takes half the time of one with K = 20.
+    """
+
+    step: float
+    evaluation: float
+    pilot_step: float
+    pilot_evaluation: float
+
+
+@dataclass(frozen=True)
+class RunLengths:
+    """Steps of the pilot at most and between its evaluations, steps of every other run, seconds for all of it, and
+    the number of runs at a time that this counts on."""
+
+    pilot_steps: int
+    pilot_eval_every: int
+    steps: int
+    seconds: float
+    jobs: int
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a job will do: how long each run is, how fast this machine is, and what every run shares."""
+
+    lengths: RunLengths
+    times: StepTimes
+    spent: float
+    threads: int
+    training: dict[str, Any]
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class JobRecord:
+    """``job.json``, written before anything is trained."""
+
+    kind: Literal["run", "sweep"]
+    request: dict[str, Any]
+    data: dict[str, Any]
+    machine: dict[str, Any]
+    plan: Plan
+    negwise: str = ""
+    versions: dict[str, str] = field(default_factory=dict)
+    format: int = FORMAT
+
+
+@dataclass(frozen=True)
+class Failure:
+    """``failed.json`` of a run. ``wrong_request``: trying again changes nothing."""
+
+    error: str
+    wrong_request: bool = False
+    traceback: str | None = None
+
+
+@dataclass(frozen=True)
+class TunedRate:
+    """A learning rate that was tried for an arm, on one seed."""
+
+    learning_rate: float
+    run: str
+    state: State
+    val_auc: float | None = None
+    seconds: float | None = None
+    error: str | None = None
+
+
+@dataclass(frozen=True)
+class SeedResult:
+    """One seed of an arm; ``run`` is its folder inside the job's."""
+
+    seed: int
+    run: str
+    state: State
+    error: str | None = None
+    steps: int | None = None
+    seconds: float | None = None
+    best_step: int | None = None
+    val: Scores | None = None
+    test: Scores | None = None
+    recommended: Recommended | None = None
+
+
+@dataclass(frozen=True)
+class ArmResult:
+    """One way to train, over seeds. ``k`` is the peak of ``rule``; ``role`` says what the arm is there for."""
+
+    name: str
+    rule: str
+    k: float | None
+    role: str | None
+    uses_pilot: bool
+    learning_rate: float | None
+    tuning: tuple[TunedRate, ...]
+    seeds: tuple[SeedResult, ...]
+
+    @property
+    def done(self) -> tuple[SeedResult, ...]:
+        return tuple(seed for seed in self.seeds if seed.state == "done")
+
+
+@dataclass(frozen=True)
+class Difference:
+    """An arm against another in one metric, paired over seeds, with its 95% interval."""
+
+    arm: str
+    against: str
+    metric: str
+    seeds: int
+    mean: float | None = None
+    se: float | None = None
+    low: float | None = None
+    high: float | None = None
+
+
+@dataclass(frozen=True)
+class PilotResult:
+    """The run with K = 1 that an estimate rests on."""
+
+    run: str
+    steps: int | None = None
+    seconds: float | None = None
+    converged: bool | None = None
+    why: str | None = None
+    val_auc: float | None = None
+
+
+@dataclass(frozen=True)
+class Decision:
+    """A decision of a race: at ``step``, by ``metric``, which candidates went on and which were dropped, and why."""
+
+    step: int
+    metric: str
+    values: dict[str, float]
+    kept: tuple[str, ...]
+    dropped: tuple[str, ...]
+    reason: str
+
+
+@dataclass(frozen=True)
+class Results:
+    """``results.json``, of a job that may be half done. ``model`` is the folder of the run that is kept."""
+
+    kind: Literal["run", "sweep"]
+    arms: tuple[ArmResult, ...]
+    metrics: tuple[str, ...]
+    pilot: PilotResult | None = None
+    chosen: str | None = None
+    model: str | None = None
+    differences: tuple[Difference, ...] = ()
+    decisions: tuple[Decision, ...] = ()
+    caveats: tuple[str, ...] = ()
+    format: int = FORMAT

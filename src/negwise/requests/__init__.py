@@ -1,0 +1,37 @@
+"""What can be asked: one frozen type a verb, with names, types, defaults and help in one place."""
+
+from __future__ import annotations
+
+from negwise.requests.options import Option, identity_of, options_of
+from negwise.requests.page_requests import (
+    DataRequest,
+    EstimateRequest,
+    ExploreRequest,
+    ReportRequest,
+    ReproduceRequest,
+)
+from negwise.requests.training_requests import (
+    MODELS,
+    TASK_OF,
+    RunRequest,
+    SweepRequest,
+    TrainRequest,
+    parse_duration,
+)
+
+__all__ = [
+    "MODELS",
+    "TASK_OF",
+    "DataRequest",
+    "EstimateRequest",
+    "ExploreRequest",
+    "Option",
+    "ReportRequest",
+    "ReproduceRequest",
+    "RunRequest",
+    "SweepRequest",
+    "TrainRequest",
+    "identity_of",
+    "options_of",
+    "parse_duration",
+]

@@ -1,0 +1,224 @@
+"""What can be asked of training: one run (`TrainRequest`), a grid (`SweepRequest`), the main job (`RunRequest`)."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Any
+
+from negwise.errors import InputError
+from negwise.requests.options import (
+    check_choice,
+    check_count,
+    check_rates,
+    option,
+    parse_columns,
+    parse_rates,
+    parse_settings,
+    split_commas,
+)
+from negwise.requests.specs import parse_loss, parse_samplers
+
+TASK_OF = {
+    "nrms": "impressions",
+    "naml": "impressions",
+    "lstur": "impressions",
+    "siamese-transformer": "pairs",
+    "siamese-cnn": "pairs",
+    "siamese-lstm": "pairs",
+    "bert4rec": "sequences",
+}
+"""The models, and the kind of data that each learns from."""
+MODELS = tuple(TASK_OF)
+PRECISIONS = ("32-true", "bf16-mixed", "64-true")
+DEVICES = ("auto", "cpu", "cuda")
+POOL = 512
+SCHEDULES = ("fixed", "warm", "ans")
+
+_DATA = "A file, a folder, or an embedded default: docs, clicks."
+_COLUMN = "Which column plays a role, as user=customer; repeatable."
+_SKIP_BAD = "Skip up to this many bad rows of the data, and report each."
+_SPLIT = "How to hold out data: time, last, user, random or folders."
+_QUERIES = "Evaluate on at most this many queries."
+_POOL = "Texts that a step encodes as candidates, whatever K is."
+_NEGATIVES = (
+    "Where negatives come from: uniform, popularity, in-batch, queue, impression, given, pool, hardest, or a mix."
+)
+_LOSS = "info-nce, bpr, bce, gbce, decoupled or debiased, with options as gbce:t=0.75."
+_PRECISION = "32-true, bf16-mixed or 64-true."
+_BY_DATA, _BY_MODEL, _PAPER = "by the data", "by the model", "the paper's"
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainRequest:
+    """One run. None means the paper's value for the model.
+
+    ``k`` is a number, ``ans:20`` or ``warm:20``. ``title_words``, ``body_words`` and ``history`` say how much of a text
+    and of a user the model sees; ``settings`` are arguments of the model, as ``{"hidden": 128}``, and ``world`` those
+    of the simulated clicks. With ``folds``, users or groups are dealt into that many parts, and the test split is part
+    ``seed`` modulo ``folds``. Without ``evaluate_training`` there is no training AUC, which only an estimate needs.
+    """
+
+    data: str = option(help=_DATA)
+    out: str | None = option(None, help="The run's folder; the same command resumes it.", identity=False)
+    model: str | None = option(None, help=f"{', '.join(MODELS[:-1])} or {MODELS[-1]}.", show_default=_BY_DATA)
+    k: str = option("4", help="A number, ans:PEAK or warm:PEAK.")
+    negatives: str | None = option(None, help=_NEGATIVES, show_default=_BY_DATA)
+    loss: str = option("info-nce", help=_LOSS)
+    correct: bool = option(False, flag="--correct", help="Correct InfoNCE by the sampler's probabilities (logQ).")
+    metric: str = option("auc", help="Keep the weights that are best on this: auc, ndcg@10, hit@5, mrr, ...")
+    epochs: int | None = option(None, help="Passes over the data.", show_default=_PAPER)
+    steps: int | None = option(None, help="Updates, instead of epochs.")
+    batch_size: int | None = option(None, help="Examples in a batch.", show_default=_PAPER)
+    learning_rate: float | None = option(None, help="Learning rate of Adam.", show_default=_PAPER)
+    seed: int = option(0, help="Seed of weights, order, negatives and dropout.")
+    split: str | None = option(None, help=_SPLIT, show_default=_BY_DATA)
+    folds: int | None = option(
+        None, help="Folds of users or groups; the seed picks the test fold.", on_command_line=False
+    )
+    pool: int = option(POOL, help=_POOL)
+    title_words: int = option(30, help="Words of a title that the model sees.")
+    body_words: int = option(100, help="Words of a body that the model sees.")
+    history: int | None = option(None, help="Items of a user that the model sees.", show_default=_PAPER)
+    settings: dict[str, Any] = option(
+        default_factory=dict, flag="--setting", parse=parse_settings, repeatable=True,
+        help="An argument of the model, as dropout=0.1; repeatable.",
+    )  # fmt: skip
+    world: dict[str, Any] = option(
+        default_factory=dict, help="Arguments of the simulated clicks.", on_command_line=False
+    )
+    vectors: str | None = option(None, help="Word vectors in GloVe's format.")
+    queries: int | None = option(None, help=_QUERIES, show_default="all")
+    evaluate_training: bool = option(True, help="Evaluate on training queries too.", on_command_line=False)
+    eval_every: int | None = option(None, help="Steps between evaluations.", show_default="20 evaluations")
+    columns: dict[str, str] = option(
+        default_factory=dict, flag="--column", parse=parse_columns, repeatable=True, help=_COLUMN
+    )
+    skip_bad: int = option(0, help=_SKIP_BAD)
+    precision: str = option("32-true", help=_PRECISION)
+    device: str = option("auto", help="auto, cpu or cuda.", identity=False)
+    threads: int | None = option(None, help="CPU threads.", on_command_line=False, identity=False)
+    tensorboard: bool = option(False, help="Log to TensorBoard too.", flag="--tensorboard", identity=False)
+
+    def __post_init__(self) -> None:
+        for name in ("steps", "epochs", "batch_size", "pool", "title_words", "body_words", "history", "eval_every"):
+            check_count(name, getattr(self, name))
+        _check_shared(self)
+        check_count("seed", self.seed, 0)
+        check_count("queries", self.queries, 2)
+        check_metric(self.metric)
+        if self.steps is not None and self.epochs is not None:
+            raise InputError(f"steps={self.steps} and epochs={self.epochs}: got both, expected one of them.")
+        if self.learning_rate is not None:
+            check_rates((self.learning_rate,))
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunRequest:
+    """The main job. None means what the preset for the data says."""
+
+    data: str = option("docs", help=_DATA)
+    out: str = option("negwise-run", help="The job's folder; the same command resumes it.", identity=False)
+    model: str | None = option(None, help="One of `train --model`.", show_default=_BY_DATA)
+    schedule: str = option("fixed", help="fixed, warm or ans, up to K*; or a rule such as warm:20.")
+    budget: str | None = option(None, help="Time for all of it: 90s, 10m, 2h.")
+    steps: int | None = option(None, help="Updates of each run.", show_default="by the budget, or 1000")
+    seeds: int = option(1, help="Runs of each arm; 5 give error bars worth the name.")
+    jobs: int | None = option(None, help="Runs side by side.", show_default="cores, or 1 on a GPU", identity=False)
+    compare: bool = option(True, help="Also train K = 1, fixed K* and, if that is more, K = 100.")
+    lam: float = option(0.9, help="Weight of good and bad samples, 0.5 to 1.")
+    negatives: str | None = option(None, help=_NEGATIVES, show_default=_BY_DATA)
+    loss: str = option("info-nce", help=_LOSS)
+    batch_size: int | None = option(None, help="Examples in a batch.", show_default=_BY_MODEL)
+    learning_rate: float | None = option(
+        None, help="Base learning rate; a third and three times this value are tried too.", show_default=_BY_MODEL
+    )
+    split: str | None = option(None, help=_SPLIT, show_default=_BY_DATA)
+    pool: int | None = option(None, help=_POOL, show_default=str(POOL))
+    queries: int | None = option(None, help=_QUERIES, show_default="all")
+    columns: dict[str, str] = option(
+        default_factory=dict, flag="--column", parse=parse_columns, repeatable=True, help=_COLUMN
+    )
+    skip_bad: int = option(0, help=_SKIP_BAD)
+    precision: str | None = option(None, help=_PRECISION, show_default=_BY_MODEL)
+    device: str = option("auto", help="auto, cpu or cuda.")
+
+    def __post_init__(self) -> None:
+        _check_job(self)
+        if not 0.5 <= self.lam <= 1:
+            raise InputError(f"lam: got {self.lam:g}, expected a weight from 0.5 to 1.")
+        if self.budget is not None:
+            parse_duration(self.budget)
+        if self.learning_rate is not None:
+            check_rates((self.learning_rate,))
+
+
+@dataclass(frozen=True, kw_only=True)
+class SweepRequest:
+    """A grid: every rule of ``k`` with every seed. Of several learning rates each K keeps its best."""
+
+    out: str = option(help="The sweep's folder; the same command resumes it.", identity=False)
+    data: str = option("docs", help=_DATA)
+    k: tuple[str, ...] = option(("1", "4", "20", "100"), parse=split_commas, help="Numbers and schedules, with commas.")
+    model: str | None = option(None, help="One of `train --model`.", show_default=_BY_DATA)
+    steps: int | None = option(None, help="Updates of each run.", show_default="1000")
+    seeds: int = option(3, help="Runs of each K.")
+    jobs: int | None = option(None, help="Runs side by side.", show_default="cores, or 1 on a GPU", identity=False)
+    negatives: str | None = option(None, help=_NEGATIVES, show_default=_BY_DATA)
+    loss: str = option("info-nce", help=_LOSS)
+    batch_size: int | None = option(None, help="Examples in a batch.", show_default=_BY_MODEL)
+    learning_rate: tuple[float, ...] | None = option(
+        None, parse=parse_rates, show_default=_BY_MODEL, help="Of several, with commas, each K keeps its best."
+    )
+    split: str | None = option(None, help=_SPLIT, show_default=_BY_DATA)
+    pool: int | None = option(None, help=_POOL, show_default=str(POOL))
+    queries: int | None = option(None, help=_QUERIES, show_default="all")
+    columns: dict[str, str] = option(
+        default_factory=dict, flag="--column", parse=parse_columns, repeatable=True, help=_COLUMN
+    )
+    skip_bad: int = option(0, help=_SKIP_BAD)
+    precision: str | None = option(None, help=_PRECISION, show_default=_BY_MODEL)
+    device: str = option("auto", help="auto, cpu or cuda.")
+
+    def __post_init__(self) -> None:
+        _check_job(self)
+        check_rates(self.learning_rate)
+        if not self.k:
+            raise InputError("k: got nothing, expected one or more rules, as 1,4,20.")
+
+
+def _check_job(request: RunRequest | SweepRequest) -> None:
+    for name in ("steps", "seeds", "jobs", "batch_size", "pool"):
+        check_count(name, getattr(request, name))
+    check_count("queries", request.queries, 2)
+    _check_shared(request)
+
+
+def _check_shared(request: TrainRequest | RunRequest | SweepRequest) -> None:
+    parse_loss(request.loss)
+    if request.negatives is not None:
+        parse_samplers(request.negatives)
+    check_count("skip_bad", request.skip_bad, 0)
+    check_choice("model", request.model, MODELS)
+    check_choice("precision", request.precision, PRECISIONS)
+    check_choice("device", request.device, DEVICES)
+
+
+def check_metric(name: str) -> None:
+    """A metric that an evaluation has: auc, mrr, rr, ndcg@N or hit@N."""
+    if name not in ("auc", "auc_query", "mrr", "rr") and not re.fullmatch(r"(ndcg|hit)@[1-9]\d*", name):
+        raise InputError(f"metric: got {name!r}, expected auc, mrr, ndcg@N or hit@N, as ndcg@10.")
+
+
+_UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
+
+
+def parse_duration(text: str) -> float:
+    """``"90"``, ``"90s"``, ``"10m"``, ``"1.5h"`` or ``"1h30m"`` in seconds."""
+    parts = re.findall(r"(\d+(?:\.\d+)?)([smhd]?)", text.strip().lower())
+    if not parts or "".join(number + unit for number, unit in parts) != text.strip().lower():
+        raise InputError(f"budget: got {text!r}, expected a time such as 90s, 10m or 1.5h.")
+    total = sum(float(number) * _UNITS[unit or "s"] for number, unit in parts)
+    if total <= 0:
+        raise InputError(f"budget: got {text!r}, expected more than 0 seconds.")
+    return total

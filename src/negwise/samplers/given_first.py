@@ -1,0 +1,70 @@
+"""Negatives that came with the data first, then drawn ones up to K."""
+
+from __future__ import annotations
+
+import inspect
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from negwise.draws import Key
+from negwise.protocols import Negatives, Query, Sampler
+from negwise.samplers.exclusions import CandidateLists, Exclusions, check_owner
+from negwise.samplers.lists import Lists, OnDevice
+from negwise.samplers.request import DrawRequest, prefix_mask
+from negwise.samplers.without_replacement import nth_allowed
+
+
+@dataclass(frozen=True, eq=False)
+class GivenFirst:
+    """The row's own list in its order, less the positive; ``fill`` draws the rest of its K negatives.
+
+    ``owner`` is the list of each row. ``given`` of the result is the number of first slots that come from the list. Let
+    ``fill`` exclude what is in the lists, or an id may come twice. There is no ``log_q``: nobody drew what was given.
+    """
+
+    lists: Lists
+    fill: Sampler
+
+    @property
+    def parts(self) -> tuple[Sampler, ...]:
+        """The samplers it is made of."""
+        return (self.fill,)
+
+    @cached_property
+    def _lists(self) -> OnDevice[Lists]:
+        return OnDevice(self.lists)
+
+    def __call__(
+        self, positives: Tensor, k: float, key: Key, *, owner: Tensor | None = None, query: Query | None = None
+    ) -> Negatives:
+        request = DrawRequest.of(positives, k, key)
+        owners = check_owner(owner, len(self.lists), request.positives)
+        own = CandidateLists.of(self._lists(positives.device), Exclusions.none(1), request.positives, owners)
+        given = torch.minimum(request.wanted, own.available)
+        more: dict[str, Any] = {"query": query} if "query" in inspect.signature(self.fill).parameters else {}
+        drawn = self.fill(positives, k, key, owner=owner, **more)
+        slot = torch.arange(request.width, device=positives.device)
+        is_given = slot < given[:, None]
+        # Slot j of a row with g given negatives takes the fill's slot j - g.
+        later = (slot - given[:, None]).clamp(min=0)
+        first = self._first(own, slot, is_given)
+        ids = torch.where(is_given, first, drawn.ids.gather(1, later))
+        mask = prefix_mask(request.wanted, request.width) & (is_given | drawn.mask.gather(1, later))
+        ids = ids * mask
+        pool, index = None, None
+        if drawn.pool is not None:
+            pool = torch.unique(torch.cat((drawn.pool, ids[is_given])))
+            index = torch.searchsorted(pool, ids).clamp(max=len(pool) - 1) * mask
+        return Negatives(ids, mask, None, drawn.removed, pool, index, given)
+
+    @staticmethod
+    def _first(own: CandidateLists, slot: Tensor, is_given: Tensor) -> Tensor:
+        """(B, K): the j-th allowed id of the row's list, 0 past its end."""
+        if own.ids.shape[1] == 0:
+            return torch.zeros_like(is_given, dtype=torch.int64)
+        place = nth_allowed(own.allowed, slot.expand_as(is_given) * is_given)
+        return own.ids.gather(1, place) * is_given

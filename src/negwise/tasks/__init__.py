@@ -1,0 +1,24 @@
+"""From data to gradient: the public functions that put data, sampler, loss, model and evaluation together."""
+
+from __future__ import annotations
+
+from negwise.errors import require
+
+require("torch", extra="train")
+
+from negwise.tasks.evaluation import evaluate, evaluation_splits
+from negwise.tasks.loss_choice import make_loss
+from negwise.tasks.sampler_choice import make_sampler, max_negatives
+from negwise.tasks.task import Task, load_data, make_model, make_task
+
+__all__ = [
+    "Task",
+    "evaluate",
+    "evaluation_splits",
+    "load_data",
+    "make_loss",
+    "make_model",
+    "make_sampler",
+    "make_task",
+    "max_negatives",
+]

@@ -1,0 +1,109 @@
+"""K of each step from a rule. A closed-loop rule sees counts that are a fixed number of steps old.
+
+The lag makes K of the next step known before this step runs, so that its batch can be prepared meanwhile; and it makes
+K the same on a CPU, on a GPU and on any number of ranks. The rule itself knows nothing of the lag.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from negwise.protocols import Observation, OpenLoopRule, Rule
+from negwise.training.step import COUNTS
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What a step counted, with the K that it was made with; on its way to the rule."""
+
+    k: float
+    counts: HostCopy
+
+
+class HostCopy:
+    """Numbers on their way from the device. `values` waits for them alone, and not for what was queued since."""
+
+    def __init__(self, sums: Tensor) -> None:
+        self._event: Any = None
+        self._host = sums
+        if sums.device.type == "cuda":
+            self._host = torch.empty_like(sums, device="cpu", pin_memory=True)
+            self._host.copy_(sums, non_blocking=True)
+            self._event = torch.cuda.Event()  # type: ignore[no-untyped-call]
+            self._event.record()
+
+    @property
+    def values(self) -> dict[str, float]:
+        if self._event is not None:
+            self._event.synchronize()
+        return dict(zip(COUNTS, self._host.tolist(), strict=True))
+
+
+class KController:
+    """``k(step)`` for steps in order, at most one step ahead of the last `observe`.
+
+    ``state`` is what `state_dict` gave before ``step`` began.
+    """
+
+    def __init__(self, rule: Rule, total_steps: int, lag: int, step: int = 0, state: dict[str, Any] | None = None):
+        self.rule, self.total_steps, self.lag = rule, total_steps, lag
+        self.open_loop = isinstance(rule, OpenLoopRule)
+        state = state or {"rule": rule.init(), "seen": [], "val_auc": {}}
+        self._after: dict[int, Any] = {step - 1: state["rule"]}  # the rule's state once K of a step is set
+        self._k: dict[int, float] = {}
+        self._seen: dict[int, Seen] = {
+            int(at): Seen(k, HostCopy(torch.tensor(counts, dtype=torch.float64))) for at, k, counts in state["seen"]
+        }
+        self._val_auc: dict[int, float] = {int(at): auc for at, auc in state["val_auc"].items()}
+
+    def k(self, step: int) -> float:
+        """K of ``step``."""
+        if step not in self._k:
+            self._k[step], self._after[step] = self.rule.update(self._observation(step), self._after[step - 1])
+            for past in [at for at in self._k if at < step - 1]:
+                del self._k[past]
+            for past in [at for at in self._after if at < step - 2]:
+                del self._after[past]
+        return self._k[step]
+
+    def observe(self, step: int, sums: Tensor) -> None:
+        """What ``step`` counted on all ranks, in the order of `COUNTS`."""
+        if not self.open_loop:
+            self._seen[step] = Seen(self._k[step], HostCopy(sums))
+            self._seen.pop(step - self.lag - 2, None)
+
+    def evaluated(self, step: int, val_auc: float) -> None:
+        """The validation AUC before ``step`` ran."""
+        if not self.open_loop:
+            self._val_auc[step] = val_auc
+
+    def state_dict(self, step: int) -> dict[str, Any]:
+        """The state before ``step`` began, in plain values."""
+        past = range(step - self.lag, step)
+        return {
+            "rule": self._after[step - 1],
+            "seen": [
+                [at, self._seen[at].k, list(self._seen[at].counts.values.values())] for at in past if at in self._seen
+            ],
+            "val_auc": {str(at): auc for at, auc in self._val_auc.items() if at >= step - self.lag},
+        }
+
+    def _observation(self, step: int) -> Observation:
+        past = step - self.lag
+        seen = self._seen.get(past)
+        if seen is None:
+            return Observation(step, self.total_steps, val_auc=self._val_auc.get(past))
+        counts = seen.counts.values
+        return Observation(
+            step,
+            self.total_steps,
+            wins=counts["wins"],
+            pairs=int(counts["pairs"]),
+            rows=int(counts["queries"]),
+            k=seen.k,
+            val_auc=self._val_auc.get(past),
+        )
