@@ -27,7 +27,7 @@ from torch import Tensor
 
 from benchmarks.table import Row, seconds
 from negwise.draws import Key
-from negwise.samplers import Exclusions, Lists, Popularity, Uniform, kernels
+from negwise.samplers import Exclusions, Lists, Popularity, Uniform, compiled_draws
 
 PEER = "recbole==1.2.1"
 ROWS, K = 5120, 100
@@ -75,14 +75,14 @@ def peer(pairs: NDArray[np.int64], distribution: str) -> Any:
 
 def fill_only(slots: int) -> Callable[[], None]:
     """The random words of so many draws and nothing else, a tile at a time as the sampler makes them."""
-    blocks = kernels.TILE // 2
+    blocks = compiled_draws.TILE // 2
     c0, c1, c3 = np.arange(blocks, dtype=np.uint32), np.zeros(blocks, np.uint32), np.zeros(blocks, np.uint32)
     hi, lo = np.empty(2 * blocks, np.uint32), np.empty(2 * blocks, np.uint32)
     word = np.uint32(1)
 
     def call() -> None:
-        for _ in range(slots // kernels.TILE):
-            kernels.fill(hi, lo, c0, c1, word, c3, word, word, blocks)
+        for _ in range(slots // compiled_draws.TILE):
+            compiled_draws.fill_words(hi, lo, c0, c1, word, c3, word, word, blocks)
 
     return call
 

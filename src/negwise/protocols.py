@@ -90,8 +90,8 @@ class Draw:
     """Negatives that a sampler has planned and nobody has drawn: what ids (B, K) are a function of, in O(B) memory.
 
     Slot j of row b is drawn from the words that ``seed``, ``step``, ``stream`` and ``numbers[b]`` name in
-    `negwise.draws`, and again up to ``laps`` times where it is the row's positive or known to its owner. So whoever
-    reads an id may draw it on the spot. `negatives` draws all of them as the sampler does.
+    `negwise.draws`, and again up to ``max_redraws`` times where it is the row's positive or known to its owner. So
+    whoever reads an id may draw it on the spot. `negatives` draws all of them as the sampler does.
 
     ``when`` holds the step on the device and goes before ``step``: launches that were recorded, as a CUDA graph's are,
     then draw anew for whatever step is written there.
@@ -100,7 +100,7 @@ class Draw:
     seed: int
     step: int
     stream: int
-    laps: int
+    max_redraws: int
     n_items: int
     width: int  # K, the slots of a row
     numbers: Tensor  # (B,) int64: the rows' numbers in the global batch

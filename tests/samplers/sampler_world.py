@@ -1,6 +1,6 @@
 """A small world in which every sampler's distribution can be written down, in Python loops.
 
-``law(row)`` is the referee: the probability that a slot of that row holds each id, by definition.
+``probabilities(row)`` is the referee: the probability that a slot of that row holds each id, by definition.
 """
 
 from __future__ import annotations
@@ -41,40 +41,40 @@ OWNERS = RNG.integers(0, N_OWNERS - 1, ROWS)
 # Half the positives are new to their owner, so that excluding the positive itself is put to the test.
 POSITIVES = np.array([RNG.choice(HISTORY[u]) if row % 2 else RNG.integers(N_ITEMS) for row, u in enumerate(OWNERS)])
 
-Law = dict[int, float]
+Probabilities = dict[int, float]
 
 
-def normalised(weights: dict[int, float], positive: int, owner: int) -> Law:
+def normalised(weights: dict[int, float], positive: int, owner: int) -> Probabilities:
     left = {i: w for i, w in weights.items() if w > 0 and i != positive and i not in HISTORY[owner]}
     total = sum(left.values())
     return {i: w / total for i, w in left.items()}
 
 
-def uniform_law(positive: int, owner: int) -> Law:
+def uniform_probabilities(positive: int, owner: int) -> Probabilities:
     return normalised(dict.fromkeys(range(N_ITEMS), 1.0), positive, owner)
 
 
-def popularity_law(positive: int, owner: int) -> Law:
+def popularity_probabilities(positive: int, owner: int) -> Probabilities:
     return normalised({i: float(c) ** 0.75 if c else 0.0 for i, c in enumerate(POPULARITY)}, positive, owner)
 
 
-def counted(ids: Any) -> Callable[[int, int], Law]:
+def counted(ids: Any) -> Callable[[int, int], Probabilities]:
     return lambda positive, owner: normalised(dict(Counter(int(i) for i in ids)), positive, owner)
 
 
-def shown_law(positive: int, owner: int) -> Law:
+def shown_probabilities(positive: int, owner: int) -> Probabilities:
     return normalised(dict.fromkeys(SHOWN[owner], 1.0), positive, owner)
 
 
-def mixture_law(positive: int, owner: int) -> Law:
+def mixture_probabilities(positive: int, owner: int) -> Probabilities:
     parts = [
-        (0.5, uniform_law(positive, owner)),
-        (0.3, popularity_law(positive, owner)),
-        (0.2, shown_law(positive, owner)),
+        (0.5, uniform_probabilities(positive, owner)),
+        (0.3, popularity_probabilities(positive, owner)),
+        (0.2, shown_probabilities(positive, owner)),
     ]
     mixed: Counter[int] = Counter()
-    for weight, law in parts:
-        for i, q in law.items():
+    for weight, probabilities in parts:
+        for i, q in probabilities.items():
             mixed[i] += weight * q / sum(w for w, one in parts if one)
     return dict(mixed)
 
@@ -85,11 +85,11 @@ def hardness(ids: torch.Tensor, positives: torch.Tensor) -> torch.Tensor:
 
 @dataclass(frozen=True)
 class Case:
-    """A sampler, made for a policy; its law; how much there is for a row (None: no end)."""
+    """A sampler, made for a policy; its probabilities; how much there is for a row (None: no end)."""
 
     name: str
     make: Callable[[str], Any]
-    law: Callable[[int, int], Law] | None = None
+    probabilities: Callable[[int, int], Probabilities] | None = None
     supply: Callable[[int, int], int] | None = None
     random: bool = True
     policy: bool = True
@@ -118,14 +118,14 @@ def popularity(policy: str = "mask") -> Popularity:
 
 
 ALL_SAMPLERS = [
-    Case("Uniform", lambda p: Uniform(N_ITEMS, known(), p), uniform_law),
+    Case("Uniform", lambda p: Uniform(N_ITEMS, known(), p), uniform_probabilities),
     Case(
         "UniformWithoutBitmap",
         lambda p: Uniform(N_ITEMS, Exclusions.of(Lists.of(HISTORY), N_ITEMS, bitmap=False), p),
-        uniform_law,
+        uniform_probabilities,
     ),
-    Case("UniformInTorch", lambda p: Uniform(N_ITEMS, known(), p, impl="torch"), uniform_law),
-    Case("Popularity", popularity, popularity_law),
+    Case("UniformInTorch", lambda p: Uniform(N_ITEMS, known(), p, impl="torch"), uniform_probabilities),
+    Case("Popularity", popularity, popularity_probabilities),
     Case(
         "InBatch",
         lambda p: InBatch(known(), p),
@@ -134,7 +134,12 @@ ALL_SAMPLERS = [
         extra=lambda device: {"batch": torch.from_numpy(POSITIVES).to(device)},
     ),
     Case("Queue", filled_queue, counted(QUEUED), supply_of(lambda _: QUEUED)),
-    Case("Impression", lambda p: Impression(Lists.of(SHOWN), known(), p), shown_law, supply_of(lambda u: SHOWN[u])),
+    Case(
+        "Impression",
+        lambda p: Impression(Lists.of(SHOWN), known(), p),
+        shown_probabilities,
+        supply_of(lambda u: SHOWN[u]),
+    ),
     Case(
         "Given",
         lambda p: Given(Lists.of(SHOWN), known(), p),
@@ -142,7 +147,7 @@ ALL_SAMPLERS = [
         random=False,
     ),
     # The pool is large enough that no row runs out of candidates at the K of these tests.
-    Case("Pool", lambda p: Pool(Uniform(N_ITEMS, known()), 90, p), uniform_law, policy=False),
+    Case("Pool", lambda p: Pool(Uniform(N_ITEMS, known()), 90, p), uniform_probabilities, policy=False),
     Case("Hardest", lambda p: Hardest(Uniform(N_ITEMS, known()), 40, hardness, p), policy=False),
     Case(
         "Mixture",
@@ -150,6 +155,6 @@ ALL_SAMPLERS = [
             [Uniform(N_ITEMS, known(), p), popularity(p), Impression(Lists.of(SHOWN), known())],
             [0.5, 0.3, 0.2],
         ),
-        mixture_law,
+        mixture_probabilities,
     ),
 ]

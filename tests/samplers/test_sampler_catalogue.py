@@ -14,8 +14,7 @@ from scipy import stats
 from negwise.draws import Key
 from negwise.errors import InputError, MissingExtra
 from negwise.samplers import Exclusions, Lists, Popularity, Uniform
-from negwise.samplers.catalogue import Catalogue
-from negwise.samplers.law import Alias, Flat
+from negwise.samplers.distribution import AliasTable, CatalogueSampling, UniformDistribution
 
 
 def world(seed, n_items, n_owners, most):
@@ -32,11 +31,11 @@ def world(seed, n_items, n_owners, most):
     most=st.sampled_from([0, 3, 200]),
     rows=st.integers(0, 40),
     k=st.one_of(st.integers(0, 9), st.floats(0, 9)),
-    law=st.sampled_from(["uniform", "popularity"]),
+    kind=st.sampled_from(["uniform", "popularity"]),
     far=st.booleans(),
 )
 @settings(max_examples=150, deadline=None)
-def test_numba_and_torch_and_search_and_bitmap_draw_the_same_bits(seed, n_items, most, rows, k, law, far):
+def test_numba_and_torch_and_search_and_bitmap_draw_the_same_bits(seed, n_items, most, rows, k, kind, far):
     """Owners who know everything, zero weights, ragged counts and far row numbers included."""
     pytest.importorskip("numba")
     rng, lists, _ = world(seed, n_items, 7, most)
@@ -48,7 +47,7 @@ def test_numba_and_torch_and_search_and_bitmap_draw_the_same_bits(seed, n_items,
     for impl in ("numba", "torch"):
         for bitmap in (True, False):
             known = Exclusions.of(lists, n_items, bitmap=bitmap)
-            if law == "uniform":
+            if kind == "uniform":
                 sampler = Uniform(n_items, known, impl=impl)
             else:
                 sampler = Popularity(counts, exclude=known, impl=impl)
@@ -58,35 +57,40 @@ def test_numba_and_torch_and_search_and_bitmap_draw_the_same_bits(seed, n_items,
             assert torch.equal(getattr(drawn[0], name), getattr(other, name)), name
 
 
-def countable() -> Alias:
-    """An alias law with so few units that they can be written out; its table is not looked at."""
+def countable() -> AliasTable:
+    """An alias table with so few units that they can be written out; its columns are not looked at."""
     masses = torch.arange(40) % 7
     starts = torch.cat((torch.zeros(1, dtype=torch.int64), masses.cumsum(0)))
-    return Alias(masses, masses, masses, starts, masses.double())
+    return AliasTable(masses, masses, masses, starts, masses.double())
 
 
-@pytest.mark.parametrize("law", [Flat(40), countable()], ids=["flat", "alias"])
-def test_the_draw_that_cannot_fail_finds_every_unit(law):
-    """All units of a small law against the list of allowed units written out; a positive known and unknown."""
+@pytest.mark.parametrize("distribution", [UniformDistribution(40), countable()], ids=["uniform", "alias"])
+def test_the_draw_that_cannot_fail_finds_every_unit(distribution):
+    """All units of a small distribution against the list of allowed units written out; a positive known and unknown."""
     lists = [[3, 7, 8, 39], [], [0, 1, 2, 38, 39], list(range(39))]
-    catalogue = Catalogue.of(law, Exclusions.of(Lists.of(lists), 40))
-    kernels = pytest.importorskip("negwise.samplers.kernels")
+    sampling = CatalogueSampling.of(distribution, Exclusions.of(Lists.of(lists), 40))
+    compiled = pytest.importorskip("negwise.samplers.compiled_draws")
     nothing = torch.zeros(0, dtype=torch.int64)
-    masses, starts = (law.masses, law.starts) if isinstance(law, Alias) else (nothing, nothing)
+    masses, starts = nothing, nothing
+    if isinstance(distribution, AliasTable):
+        masses, starts = distribution.masses, distribution.starts
     for owner, known in enumerate(lists):
         for positive in (0, 3, 20, 39):
             units = [
-                i for i in range(40) if i != positive and i not in known for _ in range(int(law.mass(torch.tensor(i))))
+                i
+                for i in range(40)
+                if i != positive and i not in known
+                for _ in range(int(distribution.mass(torch.tensor(i))))
             ]
             if not units:
                 continue
             n = len(units)
-            rows = catalogue.rows(torch.full((n,), positive), torch.full((n,), owner))
-            assert catalogue.bisect(rows, torch.arange(n)).tolist() == units
-            start, end = catalogue.known.offsets[owner : owner + 2].tolist()
-            arrays = [t.numpy() for t in (starts, masses, catalogue.known.ids, catalogue.spent)]
+            rows = sampling.rows(torch.full((n,), positive), torch.full((n,), owner))
+            assert sampling.bisect(rows, torch.arange(n)).tolist() == units
+            start, end = sampling.exclusions.offsets[owner : owner + 2].tolist()
+            arrays = [t.numpy() for t in (starts, masses, sampling.exclusions.ids, sampling.excluded_mass)]
             loop = [
-                kernels.bisect(u, positive, 40, arrays[0], arrays[1], arrays[2], start, end, arrays[3])
+                compiled.bisect_slot(u, positive, 40, arrays[0], arrays[1], arrays[2], start, end, arrays[3])
                 for u in range(n)
             ]
             assert loop == units
@@ -150,10 +154,10 @@ def test_masses_of_many_owners_may_wrap_around():
     counts = torch.ones(n)
     counts[0] = 1e6
     known = Exclusions.of(Lists.of_pairs(torch.arange(owners), torch.zeros(owners).long(), owners), n)
-    law = Alias.of(counts)
-    catalogue = Catalogue.of(law, known)
-    assert int(catalogue.spent.min()) < 0
-    assert bool((catalogue.left == law.total - law.masses[0]).all())
+    table = AliasTable.of(counts)
+    sampling = CatalogueSampling.of(table, known)
+    assert int(sampling.excluded_mass.min()) < 0
+    assert bool((sampling.remaining_mass == table.total - table.masses[0]).all())
     zero = torch.zeros(50, dtype=torch.int64)
     drawn = Popularity(counts, exclude=known)(zero + 5, 40, Key(0, 0), owner=zero + owners - 1)
     assert int(drawn.ids.min()) >= 1
@@ -169,7 +173,7 @@ def test_a_sampler_says_which_implementation_runs(monkeypatch):
     assert Uniform(5).which("cuda") == "torch"
     pytest.importorskip("numba")
     assert Uniform(5).which() == Popularity(torch.ones(5)).which() == "numba"
-    monkeypatch.setattr("negwise.samplers.engine.find_spec", lambda _: None)
+    monkeypatch.setattr("negwise.samplers.request.find_spec", lambda _: None)
     assert Uniform(5).which() == "torch"
 
 

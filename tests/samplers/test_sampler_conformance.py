@@ -53,7 +53,7 @@ def test_shapes_types_and_device_follow_the_call(case, k, device):
     assert negatives.removed.shape == (ROWS,)
     assert not negatives.ids[~negatives.mask].any()
     assert int(negatives.ids.max() if k else 0) < N_ITEMS
-    if case.law is not None:
+    if case.probabilities is not None:
         assert negatives.log_q.shape == shape
         assert negatives.log_q.dtype == torch.float32
         assert negatives.log_q.device.type == device
@@ -162,7 +162,7 @@ def test_nothing_left_is_masked_or_named_never_filled(case, policy):
 
 @samplers
 def test_the_removed_share_is_what_exclusion_took(case):
-    if case.law is None or case.name in {"Popularity", "Mixture"}:
+    if case.probabilities is None or case.name in {"Popularity", "Mixture"}:
         pytest.skip("has a test of its own")
     negatives = draw(case, 2)
     source = {
@@ -182,18 +182,18 @@ def test_the_removed_share_is_what_exclusion_took(case):
 
 @devices
 @samplers
-def test_log_q_is_the_law_written_down(case, device):
-    if case.law is None:
+def test_log_q_is_the_probability_written_down(case, device):
+    if case.probabilities is None:
         pytest.skip("no closed form")
     for step in range(10):
         negatives = draw(case, 4, Key(2, step), device=device)
         for b in range(ROWS):
-            law = case.law(int(POSITIVES[b]), int(OWNERS[b]))
-            assert sum(law.values()) == pytest.approx(1)
+            probabilities = case.probabilities(int(POSITIVES[b]), int(OWNERS[b]))
+            assert sum(probabilities.values()) == pytest.approx(1)
             real = negatives.mask[b].tolist()
             for i, log_q, drawn in zip(negatives.ids[b].tolist(), negatives.log_q[b].tolist(), real, strict=True):
                 if drawn:
-                    assert log_q == pytest.approx(math.log(law[i]), abs=2e-6)
+                    assert log_q == pytest.approx(math.log(probabilities[i]), abs=2e-6)
 
 
 @samplers
@@ -212,12 +212,12 @@ def test_log_prob_sums_to_one_over_the_catalogue(case):
 
 @samplers
 @pytest.mark.parametrize("slot", [0, 3])
-def test_frequencies_follow_the_law(case, slot):
-    """Chi-square of one slot over many keys: for samplers without replacement each slot alone has the law."""
-    if case.law is None:
+def test_frequencies_follow_the_probabilities(case, slot):
+    """Chi-square of one slot over many keys: for samplers without replacement each slot alone has the probabilities."""
+    if case.probabilities is None:
         pytest.skip("no closed form")
     row, n = 2, 6000
-    law = case.law(int(POSITIVES[row]), int(OWNERS[row]))
+    probabilities = case.probabilities(int(POSITIVES[row]), int(OWNERS[row]))
     sampler = case.make("mask")
     positives, owner = torch.from_numpy(POSITIVES[row : row + 1]), torch.from_numpy(OWNERS[row : row + 1])
     if case.name == "Pool":  # rows of a step share their pool, so independent draws need steps of their own
@@ -228,11 +228,11 @@ def test_frequencies_follow_the_law(case, slot):
     for rows, step in batches:
         drawn = sampler(positives.repeat(rows), slot + 1, Key(17, step), owner=owner.repeat(rows), **case.extra("cpu"))
         seen.update(drawn.ids[:, slot][drawn.mask[:, slot]].tolist())
-    assert set(seen) <= set(law)
-    ids = sorted(law)
+    assert set(seen) <= set(probabilities)
+    ids = sorted(probabilities)
     observed = np.array([seen[i] for i in ids])
     assert observed.sum() == sum(rows for rows, _ in batches)
-    expected = np.array([law[i] for i in ids]) * observed.sum()
+    expected = np.array([probabilities[i] for i in ids]) * observed.sum()
     assert stats.chisquare(observed, expected).pvalue > 1e-3
 
 

@@ -54,12 +54,12 @@ def test_gsasrec_legommenders_rectools_negatives_that_are_the_positive_or_the_hi
 def test_transformers4rec_truncates_sorted_unique_ids():
     """Its log-uniform sampler keeps the smallest ids: the share of ids >= 1000 falls from 35% to 8.6%.
 
-    Ours on the same log-uniform law over 10,000 ids has the share that the law has.
+    Ours on the same log-uniform distribution over 10,000 ids has the share that the distribution has.
     """
     n = 10_000
-    law = np.log1p(1 / np.arange(1, n + 1))
-    drawn = Popularity(torch.from_numpy(law))(torch.zeros(500, dtype=torch.int64), 200, Key(0, 0)).ids
-    share = law[1000:].sum() / law[1:].sum()
+    weights = np.log1p(1 / np.arange(1, n + 1))
+    drawn = Popularity(torch.from_numpy(weights))(torch.zeros(500, dtype=torch.int64), 200, Key(0, 0)).ids
+    share = weights[1000:].sum() / weights[1:].sum()
     assert stats.binomtest(int((drawn >= 1000).sum()), drawn.numel(), share).pvalue > 1e-3
 
 

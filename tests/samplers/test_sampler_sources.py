@@ -26,8 +26,8 @@ from negwise.samplers import (
     Queue,
     Uniform,
 )
-from negwise.samplers.request import Request
-from negwise.samplers.subset import ranks
+from negwise.samplers.request import DrawRequest
+from negwise.samplers.without_replacement import draw_ranks
 
 
 @pytest.mark.parametrize("impl", ["torch", "auto"])
@@ -35,8 +35,8 @@ from negwise.samplers.subset import ranks
 def test_every_ordered_subset_is_equally_likely(impl, n, k):
     """Chi-square over all n! / (n - k)! outcomes."""
     rows = 30_000
-    ask = Request.of(torch.zeros(rows, dtype=torch.int64), k, Key(4, 2))
-    drawn = ranks(torch.full((rows,), n), ask.wanted, ask, impl)
+    request = DrawRequest.of(torch.zeros(rows, dtype=torch.int64), k, Key(4, 2))
+    drawn = draw_ranks(torch.full((rows,), n), request.wanted, request, impl)
     seen = Counter(map(tuple, drawn.tolist()))
     every = list(permutations(range(n), k))
     assert set(seen) <= set(every)
@@ -44,28 +44,28 @@ def test_every_ordered_subset_is_equally_likely(impl, n, k):
 
 
 def test_numba_shuffles_as_torch_does():
-    """Ragged decks, empty ones, and slots past the end, with far row numbers."""
+    """Ragged sizes, empty ones, and slots past the end, with far row numbers."""
     pytest.importorskip("numba")
     rng = np.random.default_rng(0)
-    cards = torch.from_numpy(rng.integers(0, 40, 200))
-    ask = Request.of(torch.zeros(200, dtype=torch.int64), 30, Key(2**63, 7, 2**43))
-    filled = torch.where(cards > 0, torch.from_numpy(rng.integers(0, 31, 200)), 0)
-    assert torch.equal(ranks(cards, filled, ask, "numba"), ranks(cards, filled, ask, "torch"))
+    sizes = torch.from_numpy(rng.integers(0, 40, 200))
+    request = DrawRequest.of(torch.zeros(200, dtype=torch.int64), 30, Key(2**63, 7, 2**43))
+    filled = torch.where(sizes > 0, torch.from_numpy(rng.integers(0, 31, 200)), 0)
+    assert torch.equal(draw_ranks(sizes, filled, request, "numba"), draw_ranks(sizes, filled, request, "torch"))
 
 
 def test_plain_torch_shuffles_in_chunks(monkeypatch):
-    ask = Request.of(torch.zeros(50, dtype=torch.int64), 6, Key(0, 0))
-    cards = torch.full((50,), 9)
-    whole = ranks(cards, ask.wanted, ask, "torch")
-    monkeypatch.setattr("negwise.samplers.subset.CARDS_AT_ONCE", 30)
-    assert torch.equal(whole, ranks(cards, ask.wanted, ask, "torch"))
+    request = DrawRequest.of(torch.zeros(50, dtype=torch.int64), 6, Key(0, 0))
+    sizes = torch.full((50,), 9)
+    whole = draw_ranks(sizes, request.wanted, request, "torch")
+    monkeypatch.setattr("negwise.samplers.without_replacement.CHUNK_SIZE", 30)
+    assert torch.equal(whole, draw_ranks(sizes, request.wanted, request, "torch"))
 
 
 def test_slots_past_the_end_repeat_uniformly():
     rows, n = 20_000, 3
-    ask = Request.of(torch.zeros(rows, dtype=torch.int64), 5, Key(1, 1))
+    request = DrawRequest.of(torch.zeros(rows, dtype=torch.int64), 5, Key(1, 1))
     for impl in ("torch", "auto"):
-        drawn = ranks(torch.full((rows,), n), ask.wanted, ask, impl)
+        drawn = draw_ranks(torch.full((rows,), n), request.wanted, request, impl)
         assert {len(set(row[:3])) for row in drawn.tolist()} == {3}
         for slot in (3, 4):
             assert stats.chisquare(np.bincount(drawn[:, slot], minlength=n)).pvalue > 1e-3
@@ -212,15 +212,15 @@ def test_mixture_weights_move_to_the_parts_that_can_fill_a_slot():
     zero = torch.zeros(rows, dtype=torch.int64)
     mixture = Mixture([Uniform(4), Impression(Lists.of([[2]]))], [1.0, 3.0])
     drawn = mixture(zero, 2, Key(1, 1), owner=zero)
-    for slot, law in enumerate([{1: 1 / 12, 2: 10 / 12, 3: 1 / 12}, {1: 1 / 3, 2: 1 / 3, 3: 1 / 3}]):
+    for slot, probabilities in enumerate([{1: 1 / 12, 2: 10 / 12, 3: 1 / 12}, {1: 1 / 3, 2: 1 / 3, 3: 1 / 3}]):
         observed = np.bincount(drawn.ids[:, slot], minlength=4)
         assert observed[0] == 0
-        assert stats.chisquare(observed[1:], [law[i] * rows for i in (1, 2, 3)]).pvalue > 1e-3
-        for i, q in law.items():
+        assert stats.chisquare(observed[1:], [probabilities[i] * rows for i in (1, 2, 3)]).pvalue > 1e-3
+        for i, q in probabilities.items():
             assert drawn.log_q[:, slot][drawn.ids[:, slot] == i].exp().unique().tolist() == pytest.approx([q], rel=1e-5)
 
 
-def test_a_mixture_with_a_part_without_a_law_has_no_log_q():
+def test_a_mixture_with_a_part_without_log_q_has_no_log_q():
     part = Given(Lists.of([[1, 2, 3]]))
     drawn = Mixture([Uniform(4), part], [1, 1])(torch.tensor([0]), 2, Key(0, 0), owner=torch.tensor([0]))
     assert drawn.log_q is None
@@ -316,6 +316,15 @@ def test_who_cannot_be_asked_ahead():
     assert hardest.stateful and Queue(3).stateful
     assert Mixture([Uniform(9), hardest], [1, 1]).stateful and not Mixture([Uniform(9)], [1]).stateful
     assert not any(hasattr(one, "stateful") for one in (Uniform(9), Pool(Uniform(9), 4), InBatch()))
+
+
+def test_composite_samplers_name_their_parts():
+    source = Uniform(9)
+    assert Hardest(source, 4, lambda ids, _: ids.float()).parts == (source,)
+    assert Pool(source, 4).parts == (source,)
+    assert Mixture([source], [1]).parts == (source,)
+    with pytest.raises(AttributeError):
+        Pool(source, 4).parts = ()
 
 
 def test_asking_a_shared_source_out_of_order_warns_of_nothing(recwarn):

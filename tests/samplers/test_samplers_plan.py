@@ -38,7 +38,7 @@ def knows(tables: SamplingTables, owner: int, item: int, n_items: int) -> bool:
     return owner * n_items + item in tables.keys[int(tables.offsets[owner]) : int(tables.offsets[owner + 1])].tolist()
 
 
-def by_the_law(tables: SamplingTables, hi: int, lo: int, n_items: int) -> int:
+def from_tables(tables: SamplingTables, hi: int, lo: int, n_items: int) -> int:
     if tables.columns is None:
         return ((hi << 32 | lo) * n_items) >> 64
     own = (hi * len(tables.columns)) >> 32
@@ -54,21 +54,21 @@ def in_loops(draw: Draw) -> list[list[int]]:
         positive, owner = int(draw.positives[b]), int(draw.owners[b])
         key, number = Key(draw.seed, draw.step), np.array([int(draw.numbers[b])])
 
-        def words(of: int, lap: int, key: Key = key, number: Any = number) -> list[int]:
-            return [int(word[0]) for word in block(key, number, np.array([of]), Stream(draw.stream), lap)]
+        def words(of: int, redraw: int, key: Key = key, number: Any = number) -> list[int]:
+            return [int(word[0]) for word in block(key, number, np.array([of]), Stream(draw.stream), redraw)]
 
         barred = [i == positive or knows(tables, owner, i, n) for i in range(n)]
         ids = [0] * draw.width
         for j in range(int(draw.counts[b])):
             tries = [words(j // 2, 0)[2 * (j % 2) :][:2]]
-            for lap in range(1, draw.laps + 1):
-                four = words(j, lap)
+            for redraw in range(1, draw.max_redraws + 1):
+                four = words(j, redraw)
                 tries += [four[:2], four[2:]]
-            left = [i for i in (by_the_law(tables, hi, lo, n) for hi, lo in tries) if not barred[i]]
+            left = [i for i in (from_tables(tables, hi, lo, n) for hi, lo in tries) if not barred[i]]
             if left:
                 ids[j] = left[0]
                 continue
-            hi, lo, *_ = words(j, draw.laps + 1)
+            hi, lo, *_ = words(j, draw.max_redraws + 1)
             unit = ((hi << 32 | lo) * int(draw.allowed[b])) >> 64
             for i in range(n):
                 if not barred[i] and unit < mass[i]:
@@ -93,12 +93,12 @@ def test_loops_over_the_fields_of_a_plan_draw_the_samplers_ids(name: str, k: flo
 
 
 def test_the_last_draw_is_put_to_the_test() -> None:
-    """Of the owners above, some know so much that laps run out; else the loops would prove less than they say."""
+    """Of the owners above, some know so much that redraws run out; else the loops would prove less than they say."""
     sampler = samplers()["uniform bits"]
     plan = sampler.plan(POSITIVES, 9, Key(3, 7), owner=OWNERS)
-    fewer = dataclasses.replace(plan, laps=0)
+    fewer = dataclasses.replace(plan, max_redraws=0)
     assert in_loops(fewer) != plan.negatives().ids.tolist()
-    more = dataclasses.replace(plan, laps=40)
+    more = dataclasses.replace(plan, max_redraws=40)
     assert in_loops(more) != plan.negatives().ids.tolist()
 
 

@@ -26,6 +26,7 @@ from negwise.errors import require
 require("torch", extra="torch")
 
 from negwise.protocols import Negatives, Sampler
+from negwise.samplers.catalogue import Popularity, Uniform
 from negwise.samplers.exclusions import Exclusions
 from negwise.samplers.given import Given
 from negwise.samplers.hardest import Hardest
@@ -34,9 +35,7 @@ from negwise.samplers.in_batch import InBatch
 from negwise.samplers.lists import Lists
 from negwise.samplers.mixture import Mixture
 from negwise.samplers.pool import Pool
-from negwise.samplers.popularity import Popularity
 from negwise.samplers.queue import Queue
-from negwise.samplers.uniform import Uniform
 
 __all__ = [
     "Exclusions",

@@ -1,114 +1,269 @@
-"""Draws with replacement from a law over the catalogue, without the row's positive and its owner's known ids.
-
-A slot draws; where the id is excluded it draws afresh, at most `LAPS` times two; then it takes the one draw that
-cannot fail, the u-th unit of what is allowed, found by bisection. Each way gives the law renormalised over the
-allowed ids, so their combination does too, in bounded work whatever share is excluded. This is the plain torch
-text; `negwise.samplers.kernels` has the same draws as a numba loop. Shapes: B rows, K slots, R slots to redraw.
-"""
+"""Draws from a catalogue, by numba's loops or in plain torch: the same bits, and anyone may ask which."""
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
-from negwise.draws import Key, Stream, block
-from negwise.samplers.exclusions import Exclusions
-from negwise.samplers.law import Law
-from negwise.samplers.words import LAPS, prefix, scale, slots
+from negwise.draws import Key, Stream
+from negwise.errors import InputError
+from negwise.protocols import Draw, Negatives, SamplingTables
+from negwise.samplers.distribution import (
+    MAX_ITEMS,
+    AliasTable,
+    CatalogueRows,
+    CatalogueSampling,
+    Distribution,
+    UniformDistribution,
+    pack_columns,
+)
+from negwise.samplers.exclusions import Exclusions, check_owner
+from negwise.samplers.lists import OnDevice, check_ids, check_positive_int, check_range
+from negwise.samplers.request import (
+    MAX_REDRAWS,
+    DrawRequest,
+    Impl,
+    OnShortage,
+    check_on_shortage,
+    load_compiled,
+    prefix_mask,
+    resolve_impl,
+    resolve_shortage,
+    slot_words,
+)
+
+EMPTY = np.zeros(0, np.int64)
 
 
 @dataclass(frozen=True, eq=False)
-class Rows:
-    """What each row may draw, (B,) each: its positive, its owner, and the mass that is allowed."""
+class Uniform:
+    """Ids 0..n_items - 1 alike, with replacement, without the positive and what its owner knows.
 
-    positive: Tensor
-    owner: Tensor
-    allowed: Tensor
+    ``log_q = -log(ids that are left)``. Only a row with none left is short.
 
-    def __getitem__(self, index: Tensor) -> Rows:
-        return Rows(self.positive[index], self.owner[index], self.allowed[index])
+    >>> uniform = Uniform(5)
+    >>> negatives = uniform(torch.tensor([0, 3]), k=2, key=Key(seed=1, step=0))
+    >>> negatives.ids.shape, bool((negatives.ids == torch.tensor([[0], [3]])).any())
+    (torch.Size([2, 2]), False)
+    """
+
+    n_items: int
+    exclude: Exclusions | None = None
+    on_shortage: OnShortage = "mask"
+    impl: Impl = "auto"
+
+    def __post_init__(self) -> None:
+        _ = self.sampler
+
+    @cached_property
+    def sampler(self) -> CatalogueSampler:
+        return CatalogueSampler(
+            UniformDistribution(check_items(self.n_items)), self.exclude, self.on_shortage, self.impl
+        )
+
+    def __call__(self, positives: Tensor, k: float, key: Key, *, owner: Tensor | None = None) -> Negatives:
+        return self.sampler.plan(positives, k, key, owner).negatives()
+
+    def plan(self, positives: Tensor, k: float, key: Key, *, owner: Tensor | None = None) -> Draw:
+        """The same draw, not drawn yet: for a loss that draws where it looks up, ``info_nce(..., ids=draw)``."""
+        return self.sampler.plan(positives, k, key, owner)
+
+    def log_prob(self, ids: Tensor, positives: Tensor, *, owner: Tensor | None = None) -> Tensor:
+        """Log probability (B, K) that a slot of row b holds ``ids[b, k]``; -inf for what is excluded."""
+        return self.sampler.log_prob(ids, positives, owner)
+
+    def which(self, device: torch.device | str = "cpu") -> str:
+        """The implementation that draws on ``device``: "numba" or "torch"."""
+        return resolve_impl(self.impl, torch.device(device))
 
 
 @dataclass(frozen=True, eq=False)
-class Catalogue:
-    """A law and what is excluded from it."""
+class Popularity:
+    """``q(i)`` proportional to ``counts[i] ** alpha``, with replacement, without what a row must not draw.
 
-    law: Law
-    known: Exclusions
-    spent: Tensor  # (N + 1,) running mass of the known ids
-    left: Tensor  # (U,) mass that each owner does not know
+    Drawn by the alias method; ``q`` is rounded to units of 2^-32 over the number of columns, and ``log_q`` is
+    the logarithm of the rounded ``q``, renormalised over what is left. An id never seen is never drawn (for
+    alpha > 0), so a row is short where all that is left was never seen.
 
-    @classmethod
-    def of(cls, law: Law, known: Exclusions) -> Catalogue:
-        law = law.to(known.device)
-        mass = law.mass(known.ids)
-        # The sum over all owners may wrap around int64; only differences are used, and those are right.
-        spent = torch.cat((mass.new_zeros(1), mass.cumsum(0)))
-        return cls(law, known, spent, law.total - spent[known.offsets].diff())
+    How to choose alpha: 1 is popularity as it is, 0.75 word2vec's, 0 uniform. A loss that does not correct
+    for ``log_q`` may leave it out, ``log_q=False``.
+    """
 
-    @property
-    def device(self) -> torch.device:
-        return self.spent.device
+    counts: Tensor
+    alpha: float = 1.0
+    exclude: Exclusions | None = None
+    on_shortage: OnShortage = "mask"
+    impl: Impl = "auto"
+    log_q: bool = True
 
-    def to(self, device: torch.device) -> Catalogue:
-        tables = (table.to(device) for table in (self.spent, self.left))
-        return Catalogue(self.law.to(device), self.known.to(device), *tables)
+    def __post_init__(self) -> None:
+        if not math.isfinite(self.alpha) or self.alpha < 0:
+            raise InputError(f"alpha={self.alpha}, expected a finite number >= 0, such as 0.75")
+        came: object = self.counts  # callers without types pass lists
+        if not isinstance(came, Tensor):
+            raise InputError(
+                f"Popularity: counts is a {type(came).__name__}; expected a torch tensor: torch.tensor(counts)"
+            )
+        counts = self.counts.double()
+        if not bool(counts.isfinite().all()) or bool((counts < 0).any()):
+            raise InputError(
+                "Popularity: counts hold negative or non-finite numbers, expected how often each id was seen"
+            )
+        _ = self.sampler
 
-    def rows(self, positive: Tensor, owner: Tensor) -> Rows:
-        """``allowed`` is the law's total less what the owner knows and the positive, counted once."""
-        return Rows(positive, owner, self.left[owner] - self.own(owner, positive))
+    @cached_property
+    def sampler(self) -> CatalogueSampler:
+        weights = self.counts.double() ** self.alpha
+        return CatalogueSampler(AliasTable.of(weights), self.exclude, self.on_shortage, self.impl, self.log_q)
 
-    def own(self, owner: Tensor, positive: Tensor) -> Tensor:
-        """Mass of a positive (B,) that its owner does not know yet, else 0."""
-        return torch.where(self.known.contains(owner, positive), 0, self.law.mass(positive))
+    def __call__(self, positives: Tensor, k: float, key: Key, *, owner: Tensor | None = None) -> Negatives:
+        return self.sampler.plan(positives, k, key, owner).negatives()
 
-    def excluded(self, rows: Rows, ids: Tensor) -> Tensor:
-        """Whether ``ids`` (B, K) are out of bounds for their row."""
-        return (ids == rows.positive[:, None]) | self.known.contains(rows.owner[:, None], ids)
+    def plan(self, positives: Tensor, k: float, key: Key, *, owner: Tensor | None = None) -> Draw:
+        """The same draw, not drawn yet: for a loss that draws where it looks up, ``info_nce(..., ids=draw)``."""
+        return self.sampler.plan(positives, k, key, owner)
 
-    def log_q(self, rows: Rows, ids: Tensor) -> Tensor:
-        """``log(mass / allowed)`` (B, K) of ids that were drawn, rounded once, to float32."""
-        log_q = self.law.log_mass(ids) - rows.allowed.clamp(min=1).double().log()[:, None]
-        return log_q.float().expand(ids.shape)
+    def log_prob(self, ids: Tensor, positives: Tensor, *, owner: Tensor | None = None) -> Tensor:
+        """Log probability (B, K) that a slot of row b holds ``ids[b, k]``; -inf for what is excluded."""
+        return self.sampler.log_prob(ids, positives, owner)
 
-    def log_prob(self, rows: Rows, ids: Tensor) -> Tensor:
-        """The same for any ids: -inf for those that cannot be drawn."""
-        never = self.excluded(rows, ids) | (self.law.mass(ids) == 0)
-        return self.log_q(rows, ids).masked_fill(never, -torch.inf)
+    def which(self, device: torch.device | str = "cpu") -> str:
+        """The implementation that draws on ``device``: "numba" or "torch"."""
+        return resolve_impl(self.impl, torch.device(device))
 
-    def draw(self, rows: Rows, filled: Tensor, width: int, key: Key, stream: Stream) -> Tensor:
-        """Ids (B, width), ``filled`` (B,) of them in each row and then zeros; ``key.row`` is a tensor."""
-        ids, mask = self.law.draw(*slots(key, width, stream)), prefix(filled, width)
-        where, slot = (self.excluded(rows, ids) & mask).nonzero(as_tuple=True)
-        numbers = key.rows(len(ids))
-        for lap in range(1, LAPS + 1):
-            if len(where) == 0:
-                break
-            w0, w1, w2, w3 = block(key, numbers[where], slot, stream, lap)
-            tries = torch.stack((self.law.draw(w0, w1), self.law.draw(w2, w3)), 1)
-            bad = self.excluded(rows[where], tries)
-            ids[where, slot] = torch.where(bad[:, 0], tries[:, 1], tries[:, 0])
-            again = bad.all(1)
-            where, slot = where[again], slot[again]
-        w0, w1, *_ = block(key, numbers[where], slot, stream, LAPS + 1)
-        ids[where, slot] = self.bisect(rows[where], scale(w0, w1, rows.allowed[where]))
-        return ids * mask
 
-    def bisect(self, rows: Rows, unit: Tensor) -> Tensor:
-        """The id (R,) that holds unit number ``unit`` (R,) of each row's allowed mass.
+class CatalogueSampler:
+    """What `Uniform` and `Popularity` share: everything but the distribution."""
 
-        The largest id such that the allowed mass before it is at most ``unit``: ids without allowed mass
-        are passed over, because the id after them has the same mass before it.
-        """
-        low, high = torch.zeros_like(unit), torch.full_like(unit, self.law.n_items - 1)
-        own = self.own(rows.owner, rows.positive)
-        start = self.spent[self.known.offsets[rows.owner]]
-        for _ in range((self.law.n_items - 1).bit_length()):
-            middle = (low + high + 1) >> 1
-            known = self.spent[self.known.before(rows.owner, middle)] - start
-            before = self.law.before(middle) - known - own * (rows.positive < middle)
-            low = torch.where(before <= unit, middle, low)
-            high = torch.where(before <= unit, high, middle - 1)
-        return low
+    def __init__(
+        self,
+        distribution: Distribution,
+        exclude: Exclusions | None,
+        on_shortage: OnShortage,
+        impl: Impl,
+        log_q: bool = True,
+    ) -> None:
+        check_on_shortage(on_shortage)
+        resolve_impl(impl, torch.device("cpu"))
+        if exclude is not None and exclude.n_items != distribution.n_items:
+            raise InputError(
+                f"exclude was made for n_items={exclude.n_items}, but the catalogue has {distribution.n_items}"
+            )
+        self.exclude, self.on_shortage, self.impl, self.log_q = exclude, on_shortage, impl, log_q
+        self.sampling = OnDevice(CatalogueSampling.of(distribution, exclude or Exclusions.none(distribution.n_items)))
+        self.tables_by_device: dict[torch.device, SamplingTables] = {}
+
+    def plan(self, positives: Tensor, k: float, key: Key, owner: Tensor | None) -> Draw:
+        request = DrawRequest.of(positives, k, key)
+        sampling, rows = self.rows(request.positives, owner)
+        return Draw(
+            seed=int(request.key.seed),
+            step=int(request.key.step),
+            stream=int(Stream.ITEM),
+            max_redraws=MAX_REDRAWS,
+            n_items=sampling.distribution.n_items,
+            width=request.width,
+            numbers=request.key.rows(len(request.positives)),
+            counts=resolve_shortage(request.wanted, torch.where(rows.allowed > 0, request.wanted, 0), self.on_shortage),
+            positives=rows.positive,
+            owners=rows.owner,
+            allowed=rows.allowed,
+            tables=self.sampling_tables,
+            fill=self.fill,
+        )
+
+    def fill(self, draw: Draw) -> Negatives:
+        sampling, rows = self.sampling(draw.device), CatalogueRows(draw.positives, draw.owners, draw.allowed)
+        if resolve_impl(self.impl, draw.device) == "numba":
+            ids, mask = self.draw_compiled(draw)
+        else:
+            key = Key(draw.seed, draw.step, draw.numbers)
+            ids = sampling.draw(rows, draw.counts, draw.width, key, Stream(draw.stream))
+            mask = prefix_mask(draw.counts, draw.width)
+        removed = 1 - rows.allowed.double() / sampling.distribution.total
+        log_q = self.compute_log_q(sampling, rows, ids) if self.log_q else None
+        return Negatives(ids, mask, log_q, removed.float())
+
+    def rows(self, positives: Tensor, owner: Tensor | None) -> tuple[CatalogueSampling, CatalogueRows]:
+        sampling = self.sampling(positives.device)
+        check_range("positives", positives, sampling.distribution.n_items)
+        if self.exclude is None:
+            return sampling, sampling.rows(positives, torch.zeros_like(positives))
+        return sampling, sampling.rows(positives, check_owner(owner, len(self.exclude), positives))
+
+    def log_prob(self, ids: Tensor, positives: Tensor, owner: Tensor | None) -> Tensor:
+        sampling, rows = self.rows(check_ids("positives", positives), owner)
+        ids, n_items = check_ids("ids", ids), sampling.distribution.n_items
+        # An id beyond the catalogue, as another part of a mixture may bring, is never drawn.
+        inside = (ids >= 0) & (ids < n_items)
+        return torch.where(inside, sampling.log_prob(rows, ids.clamp(0, n_items - 1)), -torch.inf)
+
+    def draw_pool(self, n: int, key: Key, device: torch.device) -> Tensor:
+        """``n`` ids (n,) from the distribution as it is, the same for every row of a step."""
+        hi, lo = slot_words(Key(key.seed, key.step).on(device, 1), n, Stream.POOL)
+        return self.sampling(device).distribution.draw(hi[0], lo[0])
+
+    def draw_compiled(self, draw: Draw) -> tuple[Tensor, Tensor]:
+        """`CatalogueSampling.draw` and its mask by numba."""
+        ids = torch.empty(draw.rows, draw.width, dtype=torch.int64)
+        mask = torch.empty(ids.shape, dtype=torch.bool)
+        load_compiled().draw_catalogue(
+            ids.numpy(),
+            mask.numpy(),
+            draw.numbers.numpy(),
+            np.uint64(draw.seed),
+            draw.step,
+            draw.stream,
+            *(values.contiguous().numpy() for values in (draw.counts, draw.positives, draw.owners, draw.allowed)),
+            *self.compiled_tables,
+        )
+        return ids, mask
+
+    def compute_log_q(self, sampling: CatalogueSampling, rows: CatalogueRows, ids: Tensor) -> Tensor:
+        """`CatalogueSampling.log_q`, in one pass where there is a loop for it."""
+        if resolve_impl(self.impl, ids.device) == "torch" or not isinstance(sampling.distribution, AliasTable):
+            return sampling.log_q(rows, ids)
+        log_q = torch.empty(ids.shape, dtype=torch.float32)
+        log_allowed = rows.allowed.clamp(min=1).double().log()
+        load_compiled().catalogue_log_q(
+            log_q.numpy(), ids.numpy(), sampling.distribution.log_masses.numpy(), log_allowed.numpy()
+        )
+        return log_q
+
+    def sampling_tables(self, device: torch.device) -> SamplingTables:
+        """The catalogue's own tables on ``device``, as those who draw from a `Draw` read them."""
+        if device not in self.tables_by_device:
+            sampling = self.sampling(device)
+            distribution, exclusions = sampling.distribution, sampling.exclusions
+            columns, starts = None, None
+            if isinstance(distribution, AliasTable):
+                columns, starts = pack_columns(distribution), distribution.starts
+            self.tables_by_device[device] = SamplingTables(
+                columns, starts, exclusions.bits, exclusions.offsets, exclusions.keys, sampling.excluded_mass
+            )
+        return self.tables_by_device[device]
+
+    @cached_property
+    def compiled_tables(self) -> tuple[Any, ...]:
+        """The catalogue as arrays for the loop; empty ones stand for a uniform distribution and for no bitmap."""
+        sampling = self.sampling(torch.device("cpu"))
+        distribution, exclusions = sampling.distribution, sampling.exclusions
+        alias: tuple[Any, ...] = (EMPTY.view(np.uint64), 0, EMPTY, EMPTY)
+        if isinstance(distribution, AliasTable):
+            columns = pack_columns(distribution).numpy().view(np.uint64)
+            alias = (columns, distribution.shift, distribution.masses.numpy(), distribution.starts.numpy())
+        bits, stride = EMPTY, 0
+        if exclusions.bits is not None:
+            bits, stride = exclusions.bits.flatten().numpy(), exclusions.bits.shape[1]
+        lists = (exclusions.offsets.numpy(), exclusions.ids.numpy(), sampling.excluded_mass.numpy())
+        return (distribution.n_items, *alias, *lists, bits.view(np.uint64), stride)
+
+
+def check_items(n_items: int) -> int:
+    return check_positive_int("n_items", n_items, MAX_ITEMS, "2**30")

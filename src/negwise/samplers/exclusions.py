@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from negwise.errors import InputError
-from negwise.samplers.lists import Lists
+from negwise.samplers.lists import Lists, OnDevice, check_ids, check_range
 
 BITMAP_LIMIT = 2**31
 """Bits that a bitmap may take unless it is asked for: 256 MB."""
@@ -79,6 +79,64 @@ class Exclusions:
     def before(self, owner: Tensor, ids: Tensor) -> Tensor:
         """The place in ``keys`` of the first id known to ``owner`` that is not below ``ids``."""
         return torch.searchsorted(self.keys, owner * self.n_items + ids)
+
+
+class ExclusionLookup:
+    """``lookup(positives, owner)``: what is excluded, on the device, and whose row is whose, (B,)."""
+
+    def __init__(self, exclude: Exclusions | None) -> None:
+        self.exclude = exclude
+        self._tables = OnDevice(exclude or Exclusions.none(1))
+
+    def __call__(self, positives: Tensor, owner: Tensor | None) -> tuple[Exclusions, Tensor]:
+        # Without lists an owner says nothing, and a loop that serves every sampler may pass one all the same.
+        if self.exclude is None:
+            return self._tables(positives.device), torch.zeros_like(positives)
+        return self._tables(positives.device), check_owner(owner, len(self.exclude), positives)
+
+
+@dataclass(frozen=True, eq=False)
+class CandidateLists:
+    """Candidates that belong to a row's owner, lists laid side by side: ``ids`` (B, L), which of them each row may
+    draw, and the share (B,) that it may not. Shapes: B rows, K slots, L longest list.
+    """
+
+    ids: Tensor
+    allowed: Tensor
+    removed: Tensor
+
+    @classmethod
+    def of(cls, lists: Lists, exclusions: Exclusions, positives: Tensor, owner: Tensor) -> CandidateLists:
+        ids, mask = lists.padded(owner)
+        allowed = mask & (ids != positives[:, None])
+        if len(exclusions.keys):
+            allowed &= ~exclusions.contains(owner[:, None], ids)
+        length = mask.sum(1)
+        removed = (length - allowed.sum(1)).float() / length.clamp(min=1)
+        return cls(ids, allowed, removed)
+
+    @property
+    def available(self) -> Tensor:
+        return self.allowed.sum(1)
+
+    def log_prob(self, ids: Tensor) -> Tensor:
+        """Log of how often ``ids`` (B, K) stand in the row's list, over what is left of it; -inf for never."""
+        values = torch.where(self.allowed, self.ids, -1).sort(1).values
+        ids = ids.contiguous()
+        times = torch.searchsorted(values, ids, right=True) - torch.searchsorted(values, ids)
+        return (times.double().log() - self.available.clamp(min=1).double().log()[:, None]).float()
+
+
+def check_owner(owner: Tensor | None, n_owners: int, positives: Tensor) -> Tensor:
+    """Whose row is whose, (B,), on the device of ``positives``."""
+    if owner is None:
+        raise InputError("rows have lists here; say whose is whose: sampler(positives, k, key, owner=user_ids)")
+    owner = check_ids("owner", owner)
+    if owner.shape != positives.shape:
+        came = f"of shape {tuple(owner.shape)}"
+        raise InputError(f"owner is {came}, expected integers of shape {tuple(positives.shape)}, one a row")
+    check_range("owner", owner, n_owners)
+    return owner.to(positives.device)
 
 
 def _pack(keys: Tensor, n_owners: int, n_items: int) -> Tensor:

@@ -11,14 +11,18 @@ from torch import Tensor
 from negwise.draws import Key, Stream
 from negwise.errors import InputError
 from negwise.protocols import Negatives
-from negwise.samplers.device import OnDevice
-from negwise.samplers.exclusions import Exclusions
-from negwise.samplers.listed import Listed
-from negwise.samplers.lists import Lists, check_range
-from negwise.samplers.request import Known, Request, check_owner
-from negwise.samplers.shortage import OnShortage, check_policy, settle
-from negwise.samplers.subset import places
-from negwise.samplers.words import prefix, scale, slots
+from negwise.samplers.exclusions import CandidateLists, ExclusionLookup, Exclusions, check_owner
+from negwise.samplers.lists import Lists, OnDevice, check_range
+from negwise.samplers.request import (
+    DrawRequest,
+    OnShortage,
+    check_on_shortage,
+    prefix_mask,
+    resolve_shortage,
+    scale_words,
+    slot_words,
+)
+from negwise.samplers.without_replacement import nth_allowed
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,7 +38,7 @@ class Given:
     on_shortage: OnShortage = "mask"
 
     def __post_init__(self) -> None:
-        check_policy(self.on_shortage)
+        check_on_shortage(self.on_shortage)
         if self.exclude is not None and len(self.exclude) != len(self.lists):
             came = f"exclude has {len(self.exclude)} owners, lists has {len(self.lists)} lists"
             raise InputError(f"{came}; expected as many, in the same order")
@@ -42,22 +46,22 @@ class Given:
             check_range("lists.ids", self.lists.ids, self.exclude.n_items)
 
     @cached_property
-    def _known(self) -> Known:
-        return Known(self.exclude)
+    def _exclusions(self) -> ExclusionLookup:
+        return ExclusionLookup(self.exclude)
 
     @cached_property
     def _lists(self) -> OnDevice[Lists]:
         return OnDevice(self.lists)
 
     def __call__(self, positives: Tensor, k: float, key: Key, *, owner: Tensor | None = None) -> Negatives:
-        ask = Request.of(positives, k, key)
-        owners = check_owner(owner, len(self.lists), ask.positives)
-        known, _ = self._known(ask.positives, owners)
-        listed = Listed.of(self._lists(positives.device), known, ask.positives, owners)
-        filled = settle(ask.wanted, listed.available, self.on_shortage)
-        slot = torch.arange(ask.width, device=positives.device)
-        again = scale(*slots(ask.key, ask.width, Stream.REPEAT), listed.available[:, None])
-        place = places(listed.allowed, torch.where(slot < listed.available[:, None], slot, again))
-        mask = prefix(filled, ask.width)
-        ids = listed.ids.gather(1, place) * mask if listed.ids.shape[1] else place
-        return Negatives(ids, mask, None, listed.removed)
+        request = DrawRequest.of(positives, k, key)
+        owners = check_owner(owner, len(self.lists), request.positives)
+        exclusions, _ = self._exclusions(request.positives, owners)
+        candidates = CandidateLists.of(self._lists(positives.device), exclusions, request.positives, owners)
+        filled = resolve_shortage(request.wanted, candidates.available, self.on_shortage)
+        slot = torch.arange(request.width, device=positives.device)
+        again = scale_words(*slot_words(request.key, request.width, Stream.REPEAT), candidates.available[:, None])
+        place = nth_allowed(candidates.allowed, torch.where(slot < candidates.available[:, None], slot, again))
+        mask = prefix_mask(filled, request.width)
+        ids = candidates.ids.gather(1, place) * mask if candidates.ids.shape[1] else place
+        return Negatives(ids, mask, None, candidates.removed)

@@ -12,10 +12,16 @@ from torch import Tensor
 from negwise.draws import Key, Stream
 from negwise.errors import InputError
 from negwise.protocols import Negatives, Sampler
-from negwise.samplers.lists import check_count
-from negwise.samplers.request import Request
-from negwise.samplers.shortage import OnShortage, check_policy, settle
-from negwise.samplers.words import prefix, scale, slots
+from negwise.samplers.lists import check_positive_int
+from negwise.samplers.request import (
+    DrawRequest,
+    OnShortage,
+    check_on_shortage,
+    prefix_mask,
+    resolve_shortage,
+    scale_words,
+    slot_words,
+)
 
 Score = Callable[[Tensor, Tensor], Tensor]
 """``score(ids (B, M), positives (B,)) -> (B, M)``: higher is harder."""
@@ -39,31 +45,36 @@ class Hardest:
     """What comes out follows from the model as it is, and cannot be drawn ahead of the step."""
 
     def __post_init__(self) -> None:
-        check_policy(self.on_shortage)
-        check_count("Hardest: candidates", self.candidates)
+        check_on_shortage(self.on_shortage)
+        check_positive_int("Hardest: candidates", self.candidates)
+
+    @property
+    def parts(self) -> tuple[Sampler, ...]:
+        """The samplers it is made of."""
+        return (self.source,)
 
     def __call__(self, positives: Tensor, k: float, key: Key, *, owner: Tensor | None = None) -> Negatives:
-        ask = Request.of(positives, k, key)
+        request = DrawRequest.of(positives, k, key)
         drawn = self.source(positives, self.candidates, key, owner=owner)
-        scores = self.score(drawn.ids, ask.positives)
+        scores = self.score(drawn.ids, request.positives)
         if scores.shape != drawn.ids.shape:
             raise InputError(f"Hardest: score gave shape {tuple(scores.shape)}, expected {tuple(drawn.ids.shape)}")
         if bool(scores.isnan().any()):
             raise InputError("Hardest: score gave NaN, which has no place in an order; look at the model")
-        fresh = drawn.mask & ~repeated(drawn.ids, drawn.mask)
+        fresh = drawn.mask & ~is_repeated(drawn.ids, drawn.mask)
         order = scores.detach().masked_fill(~fresh, -torch.inf).argsort(dim=1, descending=True, stable=True)
         # A score of -inf would be lost among what is masked, so what is fresh goes first.
         order = order.gather(1, fresh.gather(1, order).byte().argsort(dim=1, descending=True, stable=True))
         available = fresh.sum(1)
-        filled = settle(ask.wanted, available, self.on_shortage)
-        slot = torch.arange(ask.width, device=positives.device)
-        again = scale(*slots(ask.key, ask.width, Stream.REPEAT), available[:, None])
+        filled = resolve_shortage(request.wanted, available, self.on_shortage)
+        slot = torch.arange(request.width, device=positives.device)
+        again = scale_words(*slot_words(request.key, request.width, Stream.REPEAT), available[:, None])
         rank = torch.where(slot < available[:, None], slot, again).clamp(max=self.candidates - 1)
-        mask = prefix(filled, ask.width)
+        mask = prefix_mask(filled, request.width)
         return Negatives(drawn.ids.gather(1, order.gather(1, rank)) * mask, mask, None, drawn.removed)
 
 
-def repeated(ids: Tensor, mask: Tensor) -> Tensor:
+def is_repeated(ids: Tensor, mask: Tensor) -> Tensor:
     """Which slots (B, M) hold an id that an earlier unmasked slot of their row holds."""
     values, order = torch.where(mask, ids, -1).sort(dim=1, stable=True)
     again = torch.zeros_like(mask)

@@ -10,15 +10,18 @@ from torch import Tensor
 from negwise.draws import Key
 from negwise.errors import InputError
 from negwise.protocols import Negatives
-from negwise.samplers.device import OnDevice
-from negwise.samplers.engine import Impl, which
-from negwise.samplers.exclusions import Exclusions
-from negwise.samplers.listed import Listed
-from negwise.samplers.lists import Lists, check_range
-from negwise.samplers.request import Known, Request, check_owner
-from negwise.samplers.shortage import OnShortage, check_policy, settle
-from negwise.samplers.subset import places, ranks
-from negwise.samplers.words import prefix
+from negwise.samplers.exclusions import CandidateLists, ExclusionLookup, Exclusions, check_owner
+from negwise.samplers.lists import Lists, OnDevice, check_range
+from negwise.samplers.request import (
+    DrawRequest,
+    Impl,
+    OnShortage,
+    check_on_shortage,
+    prefix_mask,
+    resolve_impl,
+    resolve_shortage,
+)
+from negwise.samplers.without_replacement import draw_ranks, nth_allowed
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,7 +39,7 @@ class Impression:
     impl: Impl = "auto"
 
     def __post_init__(self) -> None:
-        check_policy(self.on_shortage)
+        check_on_shortage(self.on_shortage)
         if self.exclude is not None and len(self.exclude) != len(self.shown):
             came = f"exclude has {len(self.exclude)} owners, shown has {len(self.shown)} lists"
             raise InputError(f"{came}; expected as many, in the same order")
@@ -44,29 +47,29 @@ class Impression:
             check_range("shown.ids", self.shown.ids, self.exclude.n_items)
 
     @cached_property
-    def _known(self) -> Known:
-        return Known(self.exclude)
+    def _exclusions(self) -> ExclusionLookup:
+        return ExclusionLookup(self.exclude)
 
     @cached_property
     def _lists(self) -> OnDevice[Lists]:
         return OnDevice(self.shown.distinct())
 
     def __call__(self, positives: Tensor, k: float, key: Key, *, owner: Tensor | None = None) -> Negatives:
-        which(self.impl, positives.device)
-        ask = Request.of(positives, k, key)
-        listed = self._listed(ask.positives, owner)
-        filled = settle(ask.wanted, listed.available, self.on_shortage)
-        place = places(listed.allowed, ranks(listed.available, filled, ask, self.impl))
-        mask = prefix(filled, ask.width)
-        ids = listed.ids.gather(1, place) * mask if listed.ids.shape[1] else place
-        log_q = -listed.available.clamp(min=1).double().log().float()[:, None].expand_as(ids)
-        return Negatives(ids, mask, log_q, listed.removed)
+        resolve_impl(self.impl, positives.device)
+        request = DrawRequest.of(positives, k, key)
+        candidates = self._candidates(request.positives, owner)
+        filled = resolve_shortage(request.wanted, candidates.available, self.on_shortage)
+        place = nth_allowed(candidates.allowed, draw_ranks(candidates.available, filled, request, self.impl))
+        mask = prefix_mask(filled, request.width)
+        ids = candidates.ids.gather(1, place) * mask if candidates.ids.shape[1] else place
+        log_q = -candidates.available.clamp(min=1).double().log().float()[:, None].expand_as(ids)
+        return Negatives(ids, mask, log_q, candidates.removed)
 
     def log_prob(self, ids: Tensor, positives: Tensor, *, owner: Tensor | None = None) -> Tensor:
         """Log probability (B, K) that a slot of row b holds ``ids[b, k]``; -inf for what was not shown."""
-        return self._listed(positives.long(), owner).log_prob(ids)
+        return self._candidates(positives.long(), owner).log_prob(ids)
 
-    def _listed(self, positives: Tensor, owner: Tensor | None) -> Listed:
+    def _candidates(self, positives: Tensor, owner: Tensor | None) -> CandidateLists:
         owners = check_owner(owner, len(self.shown), positives)
-        known, _ = self._known(positives, owners)
-        return Listed.of(self._lists(positives.device), known, positives, owners)
+        exclusions, _ = self._exclusions(positives, owners)
+        return CandidateLists.of(self._lists(positives.device), exclusions, positives, owners)

@@ -9,12 +9,10 @@ from torch import Tensor
 
 from negwise.draws import Key
 from negwise.protocols import Negatives
-from negwise.samplers.engine import Impl, which
-from negwise.samplers.exclusions import Exclusions
+from negwise.samplers.exclusions import ExclusionLookup, Exclusions
 from negwise.samplers.lists import check_ids
-from negwise.samplers.request import Known, Request
-from negwise.samplers.shared import Shared
-from negwise.samplers.shortage import OnShortage, check_policy
+from negwise.samplers.request import DrawRequest, Impl, OnShortage, check_on_shortage, resolve_impl
+from negwise.samplers.without_replacement import SharedCandidates
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,11 +32,11 @@ class InBatch:
     impl: Impl = "auto"
 
     def __post_init__(self) -> None:
-        check_policy(self.on_shortage)
+        check_on_shortage(self.on_shortage)
 
     @cached_property
-    def _known(self) -> Known:
-        return Known(self.exclude)
+    def _exclusions(self) -> ExclusionLookup:
+        return ExclusionLookup(self.exclude)
 
     def __call__(
         self,
@@ -49,17 +47,19 @@ class InBatch:
         owner: Tensor | None = None,
         batch: Tensor | None = None,
     ) -> Negatives:
-        which(self.impl, positives.device)
-        ask = Request.of(positives, k, key)
-        shared = self._shared(ask.positives, owner, batch)
-        return shared.negatives(ask, self.on_shortage, self.impl)
+        resolve_impl(self.impl, positives.device)
+        request = DrawRequest.of(positives, k, key)
+        candidates = self._candidates(request.positives, owner, batch)
+        return candidates.negatives(request, self.on_shortage, self.impl)
 
     def log_prob(
         self, ids: Tensor, positives: Tensor, *, owner: Tensor | None = None, batch: Tensor | None = None
     ) -> Tensor:
         """Log probability (B, K) that a slot of row b holds ``ids[b, k]``, given the batch."""
-        return self._shared(positives.long(), owner, batch).log_prob(ids)
+        return self._candidates(positives.long(), owner, batch).log_prob(ids)
 
-    def _shared(self, positives: Tensor, owner: Tensor | None, batch: Tensor | None) -> Shared:
-        known, owners = self._known(positives, owner)
-        return Shared.of(positives if batch is None else check_ids("batch", batch), positives, known, owners)
+    def _candidates(self, positives: Tensor, owner: Tensor | None, batch: Tensor | None) -> SharedCandidates:
+        exclusions, owners = self._exclusions(positives, owner)
+        return SharedCandidates.of(
+            positives if batch is None else check_ids("batch", batch), positives, exclusions, owners
+        )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Generic, Protocol, Self, TypeVar
 
 import numpy as np
 import torch
@@ -89,6 +90,29 @@ class Lists:
         return torch.where(mask, ids, 0), mask
 
 
+class Movable(Protocol):
+    @property
+    def device(self) -> torch.device: ...
+
+    def to(self, device: torch.device) -> Self: ...
+
+
+T = TypeVar("T", bound=Movable)
+
+
+class OnDevice(Generic[T]):
+    """``tables(device)`` is the value on that device."""
+
+    def __init__(self, value: T) -> None:
+        self._copies = {value.device: value}
+        self._value = value
+
+    def __call__(self, device: torch.device) -> T:
+        if device not in self._copies:
+            self._copies[device] = self._value.to(device)
+        return self._copies[device]
+
+
 def check_range(name: str, values: Tensor, end: int) -> None:
     """0 <= values < end. On a GPU a look would stall it, so there the device itself asserts, a little later."""
     if values.device.type != "cpu":
@@ -99,7 +123,7 @@ def check_range(name: str, values: Tensor, end: int) -> None:
             raise InputError(f"{name} holds {int(low)}..{int(high)}, expected 0..{end - 1}")
 
 
-def check_count(name: str, value: object, most: int | None = None, said: str = "") -> int:
+def check_positive_int(name: str, value: object, most: int | None = None, said: str = "") -> int:
     """A whole number, 1 or more and ``most`` at most, ``said`` being how to write that; NumPy's integers are fine."""
     if isinstance(value, int | np.integer) and not isinstance(value, bool):
         number = int(value)

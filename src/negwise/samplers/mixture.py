@@ -11,8 +11,7 @@ from torch import Tensor
 from negwise.draws import Key, Stream
 from negwise.errors import InputError
 from negwise.protocols import Negatives, Sampler
-from negwise.samplers.request import Request
-from negwise.samplers.words import slots
+from negwise.samplers.request import DrawRequest, slot_words
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,20 +55,22 @@ class Mixture:
         return any(getattr(part, "stateful", False) for part in self.parts)
 
     def __call__(self, positives: Tensor, k: float, key: Key, *, owner: Tensor | None = None) -> Negatives:
-        ask = Request.of(positives, k, key)
+        request = DrawRequest.of(positives, k, key)
         # The same key gives every part the same counts, so a part's mask says which wanted slots it fills.
         drawn = [part(positives, k, key, owner=owner) for part in self.parts]
         able = torch.stack([one.mask for one in drawn], -1)  # (B, K, parts)
         weights = torch.tensor(self.weights, dtype=torch.float64, device=positives.device)
         share = able * weights
         share = share / share.sum(-1, keepdim=True).clamp(min=torch.finfo(torch.float64).tiny)
-        hi, lo = slots(ask.key, ask.width, Stream.PART)
+        hi, lo = slot_words(request.key, request.width, Stream.PART)
         chance = ((hi << 21) | (lo >> 11)).double() * 2.0**-53
         part = (chance[..., None] >= share.cumsum(-1)[..., :-1]).sum(-1, keepdim=True)
         mask = able.any(-1)
         ids = torch.stack([one.ids for one in drawn], -1).gather(-1, part).squeeze(-1) * mask
-        log_q = self._log_q(drawn, ids, ask.positives, owner, share)
-        return Negatives(ids, mask, None if log_q is None else log_q.masked_fill(~mask, 0), removed(drawn, weights))
+        log_q = self._log_q(drawn, ids, request.positives, owner, share)
+        return Negatives(
+            ids, mask, None if log_q is None else log_q.masked_fill(~mask, 0), mean_removed(drawn, weights)
+        )
 
     def _log_q(
         self, drawn: Sequence[Negatives], ids: Tensor, positives: Tensor, owner: Tensor | None, share: Tensor
@@ -81,7 +82,7 @@ class Mixture:
         return (torch.stack(each, -1).double() + share.log()).logsumexp(-1).float()
 
 
-def removed(drawn: Sequence[Negatives], weights: Tensor) -> Tensor | None:
+def mean_removed(drawn: Sequence[Negatives], weights: Tensor) -> Tensor | None:
     """The parts' shares (B,), weighted; None where a part does not tell."""
     shares = [one.removed for one in drawn]
     if any(share is None for share in shares):

@@ -8,13 +8,11 @@ import torch
 from torch import Tensor
 
 from negwise.draws import Key
-from negwise.protocols import Negatives
-from negwise.samplers.lists import check_count
-from negwise.samplers.popularity import Popularity
-from negwise.samplers.request import Request
-from negwise.samplers.shared import Shared
-from negwise.samplers.shortage import OnShortage, check_policy
-from negwise.samplers.uniform import Uniform
+from negwise.protocols import Negatives, Sampler
+from negwise.samplers.catalogue import Popularity, Uniform
+from negwise.samplers.lists import check_positive_int
+from negwise.samplers.request import DrawRequest, OnShortage, check_on_shortage
+from negwise.samplers.without_replacement import SharedCandidates
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,19 +32,24 @@ class Pool:
     on_shortage: OnShortage = "mask"
 
     def __post_init__(self) -> None:
-        check_policy(self.on_shortage)
-        check_count("Pool: size", self.size)
+        check_on_shortage(self.on_shortage)
+        check_positive_int("Pool: size", self.size)
+
+    @property
+    def parts(self) -> tuple[Sampler, ...]:
+        """The samplers it is made of."""
+        return (self.source,)
 
     def __call__(self, positives: Tensor, k: float, key: Key, *, owner: Tensor | None = None) -> Negatives:
-        ask = Request.of(positives, k, key)
-        catalogue, rows = self.source.engine.rows(ask.positives, owner)
-        candidates = self.source.engine.propose(self.size, key, positives.device)
-        shared = Shared(candidates, ~catalogue.excluded(rows, candidates[None, :]))
-        place, mask = shared.draw(ask, self.on_shortage, self.source.impl)
-        ids = candidates[place] * mask
-        pool, inverse = torch.unique(candidates, return_inverse=True)
-        removed = 1 - rows.allowed.double() / catalogue.law.total
-        log_q = catalogue.log_q(rows, ids) if self.source.engine.log_q else None
+        request = DrawRequest.of(positives, k, key)
+        sampling, rows = self.source.sampler.rows(request.positives, owner)
+        drawn = self.source.sampler.draw_pool(self.size, key, positives.device)
+        candidates = SharedCandidates(drawn, ~sampling.is_excluded(rows, drawn[None, :]))
+        place, mask = candidates.draw(request, self.on_shortage, self.source.impl)
+        ids = drawn[place] * mask
+        pool, inverse = torch.unique(drawn, return_inverse=True)
+        removed = 1 - rows.allowed.double() / sampling.distribution.total
+        log_q = sampling.log_q(rows, ids) if self.source.sampler.log_q else None
         return Negatives(ids, mask, log_q, removed.float(), pool, inverse[place] * mask)
 
     def log_prob(self, ids: Tensor, positives: Tensor, *, owner: Tensor | None = None) -> Tensor:

@@ -10,12 +10,10 @@ from torch import Tensor
 from negwise.draws import Key
 from negwise.errors import InputError
 from negwise.protocols import Negatives
-from negwise.samplers.engine import Impl, which
-from negwise.samplers.exclusions import Exclusions
-from negwise.samplers.lists import check_count, check_ids
-from negwise.samplers.request import Known, Request
-from negwise.samplers.shared import Shared
-from negwise.samplers.shortage import OnShortage, check_policy
+from negwise.samplers.exclusions import ExclusionLookup, Exclusions
+from negwise.samplers.lists import check_ids, check_positive_int
+from negwise.samplers.request import DrawRequest, Impl, OnShortage, check_on_shortage, resolve_impl
+from negwise.samplers.without_replacement import SharedCandidates
 
 
 class Queue:
@@ -42,10 +40,10 @@ class Queue:
         device: torch.device | str = "cpu",
         dtype: torch.dtype = torch.float32,
     ) -> None:
-        check_policy(on_shortage)
-        check_count("Queue: capacity", capacity)
+        check_on_shortage(on_shortage)
+        check_positive_int("Queue: capacity", capacity)
         self.capacity, self.on_shortage, self.impl = capacity, on_shortage, impl
-        self._known = Known(exclude)
+        self._exclusions = ExclusionLookup(exclude)
         self.pushed = 0
         self._ids = torch.zeros(capacity, dtype=torch.int64, device=device)
         self._vectors = None if width is None else torch.zeros(capacity, width, dtype=dtype, device=device)
@@ -87,21 +85,21 @@ class Queue:
         self.pushed += len(ids)
 
     def __call__(self, positives: Tensor, k: float, key: Key, *, owner: Tensor | None = None) -> Negatives:
-        which(self.impl, positives.device)
-        ask = Request.of(positives, k, key)
-        return self._shared(ask.positives, owner).negatives(ask, self.on_shortage, self.impl)
+        resolve_impl(self.impl, positives.device)
+        request = DrawRequest.of(positives, k, key)
+        return self._candidates(request.positives, owner).negatives(request, self.on_shortage, self.impl)
 
     def allowed(self, positives: Tensor, *, owner: Tensor | None = None) -> Tensor:
         """Which of `ids` each row may have for a negative, (B, len)."""
-        return self._shared(positives.long(), owner).allowed
+        return self._candidates(positives.long(), owner).allowed
 
     def log_prob(self, ids: Tensor, positives: Tensor, *, owner: Tensor | None = None) -> Tensor:
         """Log probability (B, K) that a slot of row b holds ``ids[b, k]``, given the queue."""
-        return self._shared(positives.long(), owner).log_prob(ids)
+        return self._candidates(positives.long(), owner).log_prob(ids)
 
-    def _shared(self, positives: Tensor, owner: Tensor | None) -> Shared:
-        known, owners = self._known(positives, owner)
-        return Shared.of(self.ids.to(positives.device), positives, known, owners)
+    def _candidates(self, positives: Tensor, owner: Tensor | None) -> SharedCandidates:
+        exclusions, owners = self._exclusions(positives, owner)
+        return SharedCandidates.of(self.ids.to(positives.device), positives, exclusions, owners)
 
     def state_dict(self) -> dict[str, Any]:
         """What a checkpoint has to hold: tensors and one number."""

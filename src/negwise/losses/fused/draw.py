@@ -57,7 +57,7 @@ class Source(NamedTuple):
             items=draw.n_items,
             shift=0 if tables.columns is None else 33 - len(tables.columns).bit_length(),
             stream=draw.stream << 12,
-            laps=draw.laps,
+            laps=draw.max_redraws,
         )
 
 
