@@ -13,7 +13,7 @@ from kernel_world import (
     fused,
     here,
     kernels,
-    nothing_late,
+    no_deferred_errors,
     only_gpu,
     poisoned,
     quiet,
@@ -27,7 +27,7 @@ from negwise.errors import InputError, NegwiseError
 from negwise.losses import LossResult, info_nce, which_impl
 
 pytestmark = [pytest.mark.gpu, quiet, kernels]
-__all__ = ["nothing_late"]
+__all__ = ["no_deferred_errors"]
 
 LAYOUTS = ("shared", "rows", "table", "batch")
 SHAPES = [(1, 1, 1), (2, 3, 17), (17, 33, 3), (5, 130, 33), (3, 300, 40), (4, 20, 300)]
@@ -314,10 +314,14 @@ def test_nothing_waits_for_the_gpu(layout: str, hide: str) -> None:
 
 @only_gpu
 def test_k_and_b_change_without_compiling_anew() -> None:
-    from negwise.losses.fused.lookup_kernels import collect, look_up
+    from negwise.losses.fused.lookup_kernels import lookup_forward_kernel, table_gradient_kernel
 
     def compiled() -> int:
-        return sum(len(caches[0]) for kernel in (look_up, collect) for caches in kernel.device_caches.values())
+        return sum(
+            len(caches[0])
+            for kernel in (lookup_forward_kernel, table_gradient_kernel)
+            for caches in kernel.device_caches.values()
+        )
 
     counts = []
     for rows, width in ((33, 64), (64, 65), (128, 100), (48, 1024), (47, 999), (1, 128)):
@@ -339,7 +343,7 @@ def test_memory_is_bounded() -> None:
     for impl, allowed, call in (
         ("fused", 40e6, lambda: info_nce(query, positive, temperature=8.0)),  # scores: 537 MB in bfloat16
         ("fused", 90e6, lambda: looked_up(few)),  # keys: 268 MB
-        ("tallied", 130e6, lambda: looked_up(many)),  # counts: 82 MB; keys: 537 MB
+        ("counted", 130e6, lambda: looked_up(many)),  # counts: 82 MB; keys: 537 MB
     ):
         torch.cuda.synchronize()
         torch.cuda.reset_peak_memory_stats()

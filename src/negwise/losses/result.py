@@ -15,7 +15,7 @@ from negwise.errors import InputError
 Reduction = Literal["mean", "sum", "none"]
 
 
-class Rows(NamedTuple):
+class RowLosses(NamedTuple):
     """What an implementation computes: everything per row, nothing reduced yet."""
 
     loss: Tensor  # (B,) the loss of each row
@@ -95,7 +95,7 @@ class CorrectedLoss(LossResult):
     bound_valid: ClassVar[bool] = False
 
 
-def finish(rows: Rows, weight: Tensor | None, reduction: str, impl: str, why: str = "") -> LossResult:
+def make_result(rows: RowLosses, weight: Tensor | None, reduction: str, impl: str, why: str = "") -> LossResult:
     """Reduce the rows. ``why`` names what makes the loss other than eq. 1, where something does."""
     if weight is not None:
         why = why or "its rows are weighted"
@@ -106,7 +106,7 @@ def finish(rows: Rows, weight: Tensor | None, reduction: str, impl: str, why: st
     return result(reduce_rows(rows.loss, weight, reduction), win_rate(rows), more)
 
 
-def win_rate(rows: Rows) -> Tensor | None:
+def win_rate(rows: RowLosses) -> Tensor | None:
     """Share of all pairs that the positive wins; NaN where there is no pair."""
     if rows.wins is None or rows.pairs is None:
         return None
@@ -124,10 +124,11 @@ def reduce_rows(loss: Tensor, weight: Tensor | None, reduction: str) -> Tensor:
     return loss.mean() if weight is None else loss.sum() / weight.sum()
 
 
-def check_reduction(reduction: str, weight: Tensor | None, like: Tensor, look: bool = True) -> Tensor | None:
+def check_reduction(reduction: str, weight: Tensor | None, like: Tensor, check_values: bool = True) -> Tensor | None:
     """The weights in the loss's dtype, checked: one per row, none negative, not all zero under a mean.
 
-    Without ``look`` no value is read, which on a GPU would wait for it: what is wrong becomes NaN, and so the loss.
+    Without ``check_values`` no value is read, which on a GPU would wait for it: what is wrong becomes NaN, and so the
+    loss.
     """
     if reduction not in ("mean", "sum", "none"):
         raise InputError(f"reduction={reduction!r}; expected 'mean', 'sum' or 'none'")
@@ -139,7 +140,7 @@ def check_reduction(reduction: str, weight: Tensor | None, like: Tensor, look: b
         raise InputError(f"weight is on {weight.device}, the rest on {like.device}: weight.to({str(like.device)!r})")
     weight = weight.to(like.dtype)
     values = weight.detach()
-    if not look:
+    if not check_values:
         return weight.where((values >= 0) & (values < torch.inf), torch.nan)
     if not bool(torch.isfinite(values).all()) or bool((values < 0).any()):
         bad = int((~torch.isfinite(values) | (values < 0)).nonzero()[0])

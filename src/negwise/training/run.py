@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 from negwise import distributed, metrics
 from negwise.draws import Key
-from negwise.losses import raise_late
+from negwise.losses import raise_deferred_errors
 from negwise.protocols import Draw, Negatives, Observation, OpenLoopRule, Planner, Rule, Sampler, TableModel
 from negwise.records import Run as Log
 from negwise.records import read_run
@@ -204,7 +204,7 @@ class Run:
         """Log the steps since the last record, as one."""
         stop = self.sums.new_full((1,), float(self.stopping.asked))
         *sums, stops = distributed.total(torch.cat((self.sums, stop))).tolist()
-        raise_late()  # now that the GPU was waited for
+        raise_deferred_errors()  # now that the GPU was waited for
         self.stop_agreed = stops > 0
         seen = dict(zip(TOTALS, sums, strict=True))
         loss, log_k1 = seen["loss"] / seen["queries"], seen["log_k1"] / seen["queries"]
