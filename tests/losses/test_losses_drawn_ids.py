@@ -227,7 +227,7 @@ def test_no_tensor_of_ids_exists_for_a_frozen_table() -> None:
     with Sizes() as made:
         got = info_nce(query, positive, table, ids=plan, impl="fused")
         torch.autograd.grad(got.loss, query)
-    assert which_impl(query, positive, table, ids=plan).impl == "fused" and got.impl == "fused"
+    assert which_impl(query, positive, table, ids=plan).impl == "fused"
     assert got.pairs is not None and got.pairs.tolist() == [300] * 3
     assert 0 < made.largest < 300  # less than one row of ids
     with Sizes() as made:  # the referee does see what is there: with a gradient for the table, the ids are kept

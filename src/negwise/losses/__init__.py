@@ -1,4 +1,4 @@
-"""Losses that take tensors and return ``(loss, win_rate)``, from K = 1 to K = 1,000,000.
+"""Losses that take tensors and return a `LossResult`, from K = 1 to K = 1,000,000.
 
 `info_nce` is eq. 1 from vectors, `info_nce_scores` eq. 1 from scores. The others take scores too; `scores` makes
 them from vectors: ``bpr(*scores(query, positive, negatives))``.

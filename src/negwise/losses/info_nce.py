@@ -41,7 +41,7 @@ from negwise.losses.checks import (
 )
 from negwise.losses.layout import CountedKeys, DrawnKeys, Keys, Layout
 from negwise.losses.masking import Masking, make_masking
-from negwise.losses.result import LossResult, RowLosses, check_reduction, make_result
+from negwise.losses.result import CorrectedLoss, LossResult, RowLosses, check_reduction, make_result
 from negwise.protocols import Draw
 
 TORCH_IMPLS: dict[str, Callable[[Tensor, Tensor, Layout, Masking, bool], RowLosses]] = {
@@ -77,7 +77,7 @@ def info_nce(
     reduction: str = "mean",
     stats: bool = True,
     impl: str = "auto",
-) -> LossResult:
+) -> LossResult | CorrectedLoss:
     """``-log(e^f(x+) / (e^f(x+) + sum_i e^f(x-_i)))`` with ``f = query . x / temperature`` (eq. 1).
 
     The plain lines it equals, for shared negatives::
@@ -112,22 +112,21 @@ def info_nce(
     negatives included; ``sum``; ``none`` gives (B,). Scores are computed in float32 for half precision inputs, which
     may be mixed with float32 (a queue kept in bfloat16, say), under autocast too; the loss is then float32.
 
-    ``stats=False`` leaves the win rate out. ``impl``: see `which_impl`; ``result.impl`` says what was used.
+    ``stats=False`` leaves the win rate out. ``impl``: see `which_impl`, which says what is used.
 
-    >>> loss, win_rate = info_nce(torch.eye(2), torch.eye(2), torch.zeros(3, 2))
-    >>> round(float(loss), 4), float(win_rate)  # log(1 + 3 / e), and each positive wins each pair
+    >>> result = info_nce(torch.eye(2), torch.eye(2), torch.zeros(3, 2))
+    >>> round(float(result.loss), 4), float(result.win_rate)  # log(1 + 3 / e), and each positive wins each pair
     (0.7437, 1.0)
     """
     id_tensor = None if isinstance(ids, Draw) else ids
     check_tensors({"ids": id_tensor, "mask": mask, "log_q": log_q, "positive_ids": positive_ids, "weight": weight})
     dtype = check_vectors(query, positive, negatives)
     chosen, layout, masking = _plan(impl, query, positive, negatives, ids, mask, log_q, positive_ids, dtype)
-    why = "log_q corrects its negatives" if log_q is not None else ""
     if isinstance(layout, DrawnKeys | CountedKeys) or chosen.impl in KERNEL_IMPLS:
         check_temperature(temperature, query, dtype, check_values=False)
         rows = fused.fused_losses(query, positive, temperature, layout, masking, stats)
         weight = check_reduction(reduction, weight, rows.loss, check_values=False)
-        return make_result(rows, weight, reduction, chosen.impl, why)
+        return make_result(rows, weight, reduction, corrected=log_q is not None)
     with torch.autocast(query.device.type, enabled=False):
         scaled = query.to(dtype) / check_temperature(temperature, query, dtype)
         score = (scaled * positive.to(dtype)).sum(1)
@@ -135,7 +134,7 @@ def info_nce(
         rows = TORCH_IMPLS[chosen.impl](scaled, score, layout, masking, stats)
     vectors = {"query": query, "positive": positive, "negatives": negatives, "log_q": log_q}
     check_finite((score, rows.loss), vectors)
-    return make_result(rows, weight, reduction, chosen.impl, why)
+    return make_result(rows, weight, reduction, corrected=log_q is not None)
 
 
 def info_nce_scores(
@@ -148,13 +147,13 @@ def info_nce_scores(
     weight: Tensor | None = None,
     reduction: str = "mean",
     stats: bool = True,
-) -> LossResult:
+) -> LossResult | CorrectedLoss:
     """Eq. 1 from scores that something else computed, a cross-encoder say: ``positive`` (B,), ``negatives`` (B, K).
 
     The scores are divided by ``temperature``; the other arguments are those of `info_nce`.
 
-    >>> loss, win_rate = info_nce_scores(torch.tensor([1.0]), torch.tensor([[0.0, 2.0]]))
-    >>> round(float(loss), 4), float(win_rate)
+    >>> result = info_nce_scores(torch.tensor([1.0]), torch.tensor([[0.0, 2.0]]))
+    >>> round(float(result.loss), 4), float(result.win_rate)
     (1.4076, 0.5)
     """
     check_tensors({"mask": mask, "log_q": log_q, "weight": weight})
@@ -171,9 +170,7 @@ def info_nce_scores(
     )
     rows = reference.losses_from_scores(like / temperature, scores, masking, stats)
     check_finite((rows.loss,), given | {"log_q": log_q})
-    return make_result(
-        rows, weight, reduction, "reference", why="log_q corrects its negatives" if log_q is not None else ""
-    )
+    return make_result(rows, weight, reduction, corrected=log_q is not None)
 
 
 def which_impl(

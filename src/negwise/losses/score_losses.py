@@ -19,7 +19,7 @@ from negwise.errors import InputError
 from negwise.losses.checks import check_finite, check_same_device, check_scores, check_tensors, compute_dtype
 from negwise.losses.masking import ALL, make_masking
 from negwise.losses.reference import count_wins
-from negwise.losses.result import LossResult, RowLosses, check_reduction, make_result
+from negwise.losses.result import CorrectedLoss, RowLosses, check_reduction, reduce_rows
 
 
 def bpr(
@@ -30,7 +30,7 @@ def bpr(
     weight: Tensor | None = None,
     reduction: str = "mean",
     stats: bool = True,
-) -> LossResult:
+) -> CorrectedLoss:
     """``-(1/K) sum_i log sigmoid(f+ - f-_i)``, ``positive`` (B,), ``negatives`` (B, K); K is the row's own number.
 
     Bayesian personalised ranking (Rendle et al., 2009): each pair is a comparison of its own. With K = 1 it equals
@@ -44,7 +44,7 @@ def bpr(
     def formula(s: ScoreRows) -> Tensor:
         return -s.sum(F.logsigmoid(s.positive[:, None] - s.negatives)) / s.pairs.clamp(min=1)
 
-    return loss_from_scores(formula, "bpr", positive, negatives, mask, weight, reduction, stats)
+    return loss_from_scores(formula, positive, negatives, mask, weight, reduction, stats)
 
 
 def bce(
@@ -55,7 +55,7 @@ def bce(
     weight: Tensor | None = None,
     reduction: str = "mean",
     stats: bool = True,
-) -> LossResult:
+) -> CorrectedLoss:
     """``-(log sigmoid(f+) + sum_i log(1 - sigmoid(f-_i))) / (K + 1)``, ``positive`` (B,), ``negatives`` (B, K).
 
     Binary cross-entropy: the positive is labelled 1, each negative 0.
@@ -70,7 +70,7 @@ def bce(
     def formula(s: ScoreRows) -> Tensor:
         return (F.softplus(-s.positive) + s.sum(F.softplus(s.negatives))) / (s.pairs + 1)
 
-    return loss_from_scores(formula, "bce", positive, negatives, mask, weight, reduction, stats)
+    return loss_from_scores(formula, positive, negatives, mask, weight, reduction, stats)
 
 
 def gbce(
@@ -83,7 +83,7 @@ def gbce(
     weight: Tensor | None = None,
     reduction: str = "mean",
     stats: bool = True,
-) -> LossResult:
+) -> CorrectedLoss:
     """``-(beta log sigmoid(f+) + sum_i log(1 - sigmoid(f-_i))) / (K + 1)``, ``positive`` (B,), ``negatives`` (B, K).
 
     Generalised binary cross-entropy (Petrov and Macdonald, "gSASRec", RecSys 2023): BCE freed of overconfidence.
@@ -113,7 +113,7 @@ def gbce(
         beta = t * (s.pairs / (catalogue - 1) - 1) + 1
         return (beta * F.softplus(-s.positive) + s.sum(F.softplus(s.negatives))) / (s.pairs + 1)
 
-    return loss_from_scores(formula, "gbce", positive, negatives, mask, weight, reduction, stats)
+    return loss_from_scores(formula, positive, negatives, mask, weight, reduction, stats)
 
 
 def decoupled(
@@ -124,7 +124,7 @@ def decoupled(
     weight: Tensor | None = None,
     reduction: str = "mean",
     stats: bool = True,
-) -> LossResult:
+) -> CorrectedLoss:
     """``-f+ + log sum_i e^f-_i``: eq. 1 without the positive in the denominator.
 
     The decoupled contrastive loss (Yeh et al., "Decoupled contrastive learning", ECCV 2022).
@@ -139,7 +139,7 @@ def decoupled(
     def formula(s: ScoreRows) -> Tensor:
         return s.log_ratio()
 
-    return loss_from_scores(formula, "decoupled", positive, negatives, mask, weight, reduction, stats)
+    return loss_from_scores(formula, positive, negatives, mask, weight, reduction, stats)
 
 
 def debiased(
@@ -152,7 +152,7 @@ def debiased(
     weight: Tensor | None = None,
     reduction: str = "mean",
     stats: bool = True,
-) -> LossResult:
+) -> CorrectedLoss:
     """``-log(e^f+ / (e^f+ + K g))``, ``g = max((mean_i e^f-_i - tau_plus e^f+) / (1 - tau_plus), e^min_score)``.
 
     The debiased contrastive loss (Chuang et al., "Debiased contrastive learning", NeurIPS 2020).
@@ -183,7 +183,7 @@ def debiased(
         logit = torch.maximum(mean, floor) + s.pairs.clamp(min=1).log()
         return torch.logaddexp(logit, torch.zeros_like(logit))
 
-    return loss_from_scores(formula, "debiased", positive, negatives, mask, weight, reduction, stats)
+    return loss_from_scores(formula, positive, negatives, mask, weight, reduction, stats)
 
 
 class ScoreRows(NamedTuple):
@@ -208,14 +208,13 @@ class ScoreRows(NamedTuple):
 
 def loss_from_scores(
     formula: Callable[[ScoreRows], Tensor],
-    name: str,
     positive: Tensor,
     negatives: Tensor,
     mask: Tensor | None,
     weight: Tensor | None,
     reduction: str,
     stats: bool,
-) -> LossResult:
+) -> CorrectedLoss:
     """Apply ``formula`` (scores -> (B,)); a row without negatives has loss 0 and no gradient, whatever it says."""
     check_tensors({"mask": mask, "weight": weight})
     given = {"positive": positive, "negatives": negatives}
@@ -235,4 +234,4 @@ def loss_from_scores(
     loss = loss.masked_fill(pairs == 0, 0)
     check_finite((loss,), given)
     rows = RowLosses(loss, count_wins(above, below, allowed), pairs) if stats else RowLosses(loss, None, None)
-    return make_result(rows, weight, reduction, "reference", why=f"{name} is another loss")
+    return CorrectedLoss(reduce_rows(rows.loss, weight, reduction), rows.wins, rows.pairs)
