@@ -25,8 +25,8 @@ check: lint
 # The GPU kernels through Triton's interpreter, on a CPU. Their environment adds Triton, which is large, to the other one.
 test-kernels: $(KERNELS)/.ready
 	OMP_NUM_THREADS=1 TRITON_INTERPRET=1 PYTHONPATH=src $(KERNELS)/bin/python -m pytest -n 2 --confcutdir=tests/losses \
-		tests/losses/test_fused.py tests/losses/test_losses_fused_draws.py tests/losses/test_losses_fused_late.py \
-		tests/losses/test_losses_tallied.py
+		tests/losses/test_fused.py tests/losses/test_losses_drawn_ids.py tests/losses/test_losses_deferred_errors.py \
+		tests/losses/test_losses_counted.py
 
 # The parts that need no torch, with the oldest NumPy that negwise promises to work with.
 test-numpy1: $(NUMPY1)/.ready

@@ -18,7 +18,7 @@ import torch
 
 from benchmarks.gpu import settle
 from negwise.files import write_atomically
-from negwise.losses import raise_late
+from negwise.losses import raise_deferred_errors
 
 Found = dict[str, Any]
 
@@ -86,7 +86,7 @@ class Runner:
         try:
             found = case.run()
             settle(self.device)
-            raise_late()
+            raise_deferred_errors()
         except Exception as error:
             return {"failed": f"{type(error).__name__}: {error}", "where": traceback.format_exc(limit=-3).splitlines()}
         return found if self.judge else unmeasured(found)

@@ -99,7 +99,7 @@ def small_case(bench: Bench, size: int, rows: int, widths: Sequence[int], depth:
     leaves = [tensor.requires_grad_() for tensor in (query, positive, table)]
     for width in widths:
         ids = drawn(size, rows, width, 0.0, make)
-        made = {impl: fused_side(query, positive, table, impl, ids=ids) for impl in ("fused", "tallied")}
+        made = {impl: fused_side(query, positive, table, impl, ids=ids) for impl in ("fused", "counted")}
         sides = {impl: side for impl, side in made.items() if isinstance(side, Side)}
         notes = {f"{impl}, left out": side for impl, side in made.items() if isinstance(side, str)}
         found[f"K = {width}"] = notes | bench.compare(sides, leaves, streamed(query, positive, table, ids=ids))

@@ -30,7 +30,7 @@ TILES = (
 def measured(tile: tuple[int, ...], stats: bool, device: torch.device) -> dict[str, Any]:
     """Microseconds and rate of one tile."""
     from negwise.losses.fused import product  # which needs Triton
-    from negwise.losses.fused.given import processors
+    from negwise.losses.fused.arguments import processors
 
     rows, keys, warps, stages, programs = tile
     make = torch.Generator(device).manual_seed(0)

@@ -57,9 +57,9 @@ for step in range(STEPS + 1):
     row = torch.randint(training, (BATCH,))
     other = (row + torch.randint(1, training, (BATCH,))) % training  # any body but the title's own
     query, positive = words(titles[HELD_OUT + row]), words(bodies[HELD_OUT + row])
-    loss, _ = info_nce(query, positive, words(bodies[HELD_OUT + other])[:, None], temperature=0.1)  # K = 1
+    result = info_nce(query, positive, words(bodies[HELD_OUT + other])[:, None], temperature=0.1)  # K = 1
     optimizer.zero_grad()
-    loss.backward()
+    result.loss.backward()
     optimizer.step()
 
 found = nw.optimal_k(

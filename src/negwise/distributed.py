@@ -7,7 +7,8 @@ gradients does the rest. Nothing is scaled by the number of ranks::
 
     keys = gather(positive)  # (all rows, D), with gradient
     names = gather(positive_ids) if there are any, else arange(len(keys))
-    loss, _ = info_nce(query, positive, keys, ids=names, positive_ids=names[row_offset(len(query)) :][: len(query)])
+    own = names[row_offset(len(query)) :][: len(query)]
+    loss = info_nce(query, positive, keys, ids=names, positive_ids=own).loss
 
 Ranks with different numbers of rows: ``reduction="sum"``, times ``world_size() / total_rows(len(query))``.
 

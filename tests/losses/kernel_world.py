@@ -15,7 +15,7 @@ import torch
 from loss_accuracy import Results, everything
 from torch import Tensor
 
-from negwise.losses import raise_late
+from negwise.losses import raise_deferred_errors
 
 GPU = torch.cuda.is_available()
 INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
@@ -66,8 +66,8 @@ def settle() -> None:
 
 
 @pytest.fixture(autouse=True)
-def nothing_late() -> Iterator[None]:
+def no_deferred_errors() -> Iterator[None]:
     """Every test of a module that has this name ends with nothing left to tell."""
     yield
     settle()
-    raise_late()
+    raise_deferred_errors()

@@ -1,4 +1,4 @@
-"""What a loss returns: reduced, with its counts, through frameworks that make tuples anew."""
+"""What a loss returns: reduced, with its counts, through frameworks that rebuild tuples."""
 
 from __future__ import annotations
 
@@ -7,12 +7,13 @@ import pickle
 
 import pytest
 import torch
+from accelerate.utils import recursively_apply
 from lightning_fabric import Fabric
+from lightning_utilities import apply_to_collection
 from loss_loops import random_case
-from torch.utils._pytree import tree_map
+from torch.utils._pytree import tree_flatten, tree_map, tree_unflatten
 
-from negwise.errors import InputError
-from negwise.losses import CorrectedLoss, LossResult, info_nce
+from negwise.losses import CorrectedLoss, LossResult, bpr, info_nce, scores
 
 
 def test_weight_and_reduction() -> None:
@@ -30,40 +31,57 @@ def test_weight_and_reduction() -> None:
 def test_result_carries_counts_and_says_what_the_bound_is_worth() -> None:
     case = random_case("shared", 3, 5, 2, torch.float32)
     plain = info_nce(**case)
-    loss, win_rate = plain
-    assert loss is plain.loss and win_rate is plain.win_rate and type(plain) is LossResult and plain.bound_valid
-    assert plain.wins is not None and plain.pairs is not None and win_rate is not None
-    assert win_rate.item() == pytest.approx(plain.wins.sum().item() / plain.pairs.sum().item())
+    loss, wins, pairs = plain
+    assert loss is plain.loss and wins is plain.wins and pairs is plain.pairs
+    assert type(plain) is LossResult and plain.bound_valid is True
+    assert wins is not None and pairs is not None and plain.win_rate is not None
+    assert plain.win_rate.item() == pytest.approx(wins.sum().item() / pairs.sum().item())
     corrected = info_nce(**case, log_q=torch.zeros(5))
-    assert type(corrected) is CorrectedLoss and not corrected.bound_valid and "log_q" in corrected.why
+    assert type(corrected) is CorrectedLoss and corrected.bound_valid is False
+    assert corrected._fields == plain._fields == ("loss", "wins", "pairs")
     assert not info_nce(**case, reduction="sum").bound_valid
     assert not info_nce(**case, weight=torch.ones(3)).bound_valid
+    assert type(bpr(*scores(**case))) is CorrectedLoss
     without = info_nce(**case, stats=False)
     assert without.win_rate is None and without.wins is None and torch.equal(without.loss, plain.loss)
-    for copied in (copy.copy(plain), pickle.loads(pickle.dumps(plain))):
-        assert copied.loss == plain.loss and copied.impl == plain.impl and torch.equal(copied.wins, plain.wins)
 
 
-def test_a_result_that_somebody_makes_anew_keeps_its_two_fields_and_says_what_is_gone() -> None:
+def test_a_result_has_no_backward() -> None:
+    with pytest.raises(AttributeError, match="backward"):
+        info_nce(**random_case("shared", 3, 5, 2, torch.float32)).backward()  # type: ignore[union-attr]
+
+
+def same(made: LossResult | CorrectedLoss, result: LossResult | CorrectedLoss) -> bool:
+    """Whether type, fields and properties are those of ``result``."""
+    if type(made) is not type(result) or made.bound_valid != result.bound_valid:
+        return False
+    parts = zip((*made, made.win_rate), (*result, result.win_rate), strict=True)
+    return all(a is b is None or torch.equal(a, b) for a, b in parts)
+
+
+@pytest.mark.parametrize("stats", [True, False])
+def test_a_result_that_is_rebuilt_keeps_its_type_and_fields(stats: bool) -> None:
+    """As tree_map does, DDP, Fabric, accelerate, copy and pickle."""
     case = random_case("shared", 3, 5, 2, torch.float32)
-    for result in (info_nce(**case), info_nce(**case, log_q=torch.zeros(5))):
-        for made in (type(result)(*result), tree_map(lambda part: part, result)):
-            assert type(made) is type(result) and made.loss is result.loss and made.win_rate is result.win_rate
-            for name in ("wins", "pairs", "impl"):
-                with pytest.raises(InputError, match=rf"result\.{name} is gone"):
-                    getattr(made, name)
-            assert bool(made.why) is not made.bound_valid
-            assert torch.equal(copy.copy(made).loss, result.loss)
+    for result in (info_nce(**case, stats=stats), info_nce(**case, log_q=torch.zeros(5), stats=stats)):
+        assert same(type(result)(*result), result)
+        assert same(tree_map(lambda part: part, result), result)
+        leaves, spec = tree_flatten(result)
+        assert len(leaves) == 3 and same(tree_unflatten(leaves, spec), result)
+        assert same(recursively_apply(lambda part: part, result), result)
+        assert same(apply_to_collection(result, torch.Tensor, lambda part: part), result)
+        assert same(copy.copy(result), result) and same(pickle.loads(pickle.dumps(result)), result)
 
 
 def test_a_module_may_return_a_result_through_fabric() -> None:
     fabric = Fabric(accelerator="cpu", devices=1, precision="bf16-mixed")
 
     class Encoder(torch.nn.Linear):
-        def forward(self, x: torch.Tensor) -> LossResult:
+        def forward(self, x: torch.Tensor) -> LossResult | CorrectedLoss:
             return info_nce(super().forward(x), super().forward(x))
 
     module = fabric.setup(Encoder(3, 4))
-    loss, win_rate = module(torch.randn(5, 3))
-    fabric.backward(loss)
-    assert module.weight.grad.isfinite().all() and win_rate.isfinite()
+    result = module(torch.randn(5, 3))
+    fabric.backward(result.loss)
+    assert module.weight.grad.isfinite().all() and result.win_rate.isfinite()
+    assert type(result) is LossResult and result.pairs.tolist() == [4] * 5

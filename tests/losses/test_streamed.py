@@ -10,8 +10,8 @@ from torch import Tensor
 
 from negwise.errors import InputError, NegwiseError
 from negwise.losses import info_nce, streamed
-from negwise.losses.layout import Shared
-from negwise.losses.visible import visible
+from negwise.losses.layout import SharedKeys
+from negwise.losses.masking import make_masking
 
 LAYOUTS = ("shared", "rows", "table", "batch")
 SHAPES = [(1, 1, 1), (2, 3, 17), (3, 2, 5), (17, 255, 3), (5, 1025, 17), (33, 40, 64)]
@@ -21,7 +21,7 @@ SHAPES = [(1, 1, 1), (2, 3, 17), (3, 2, 5), (17, 255, 3), (5, 1025, 17), (33, 40
 def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     """Blocks of a few numbers, so that small cases have many."""
     monkeypatch.setitem(streamed.BUDGET, "cpu", 64)
-    monkeypatch.setattr(Shared, "tiles", lambda _, rows, width, _budget: (min(rows, 4), min(width, 7)))
+    monkeypatch.setattr(SharedKeys, "tile_shape", lambda _, rows, width, _budget: (min(rows, 4), min(width, 7)))
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
@@ -172,13 +172,13 @@ def test_no_tensor_as_large_as_the_scores() -> None:
     assert 0 < largest < 0.1 * 64 * 200_000 * 4
 
 
-def test_visible_counts_need_no_mask_below_the_smallest() -> None:
-    seen = visible(3, 100, torch.empty(0), mask=torch.tensor([40, 50, 60]))
-    assert seen.width == 60
-    assert seen.allowed(slice(None), slice(0, 40)) is None
-    first = seen.allowed(slice(None), slice(0, 41))
+def test_counts_need_no_mask_below_the_smallest() -> None:
+    masking = make_masking(3, 100, torch.empty(0), mask=torch.tensor([40, 50, 60]))
+    assert masking.width == 60
+    assert masking.allowed(slice(None), slice(0, 40)) is None
+    first = masking.allowed(slice(None), slice(0, 41))
     assert first is not None and first.sum(1).tolist() == [40, 41, 41]
-    allowed = seen.allowed(slice(None), slice(38, 52))
+    allowed = masking.allowed(slice(None), slice(38, 52))
     assert allowed is not None and allowed.sum(1).tolist() == [2, 12, 14]
     with pytest.raises(InputError, match="one per row"):
-        visible(3, 100, torch.empty(0), mask=torch.tensor([1, 2]))
+        make_masking(3, 100, torch.empty(0), mask=torch.tensor([1, 2]))

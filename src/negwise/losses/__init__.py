@@ -1,4 +1,4 @@
-"""Losses that take tensors and return ``(loss, win_rate)``, from K = 1 to K = 1,000,000.
+"""Losses that take tensors and return a `LossResult`, from K = 1 to K = 1,000,000.
 
 `info_nce` is eq. 1 from vectors, `info_nce_scores` eq. 1 from scores. The others take scores too; `scores` makes
 them from vectors: ``bpr(*scores(query, positive, negatives))``.
@@ -10,15 +10,11 @@ from negwise.errors import require
 
 require("torch", extra="torch")
 
-from negwise.losses.bce import bce
-from negwise.losses.bpr import bpr
-from negwise.losses.debiased import debiased
-from negwise.losses.decoupled import decoupled
-from negwise.losses.fused.late import raise_late
-from negwise.losses.gbce import gbce
+from negwise.losses.arrange import Scores, scores
+from negwise.losses.fused.deferred_errors import raise_deferred_errors
 from negwise.losses.info_nce import Choice, info_nce, info_nce_scores, which_impl
-from negwise.losses.negatives import Scores, scores
 from negwise.losses.result import CorrectedLoss, LossResult
+from negwise.losses.score_losses import bce, bpr, debiased, decoupled, gbce
 
 __all__ = [
     "Choice",
@@ -32,7 +28,7 @@ __all__ = [
     "gbce",
     "info_nce",
     "info_nce_scores",
-    "raise_late",
+    "raise_deferred_errors",
     "scores",
     "which_impl",
 ]

@@ -34,26 +34,28 @@ def compute_dtype(tensors: Mapping[str, Tensor]) -> torch.dtype:
     return torch.float32
 
 
-def only_tensors(given: Mapping[str, object]) -> None:
+def check_tensors(arguments: Mapping[str, object]) -> None:
     """Optional arguments are tensors where they are given."""
-    for name, value in given.items():
+    for name, value in arguments.items():
         if value is not None and not isinstance(value, Tensor):
             raise InputError(f"{name} is a {type(value).__name__}; expected a torch tensor: torch.tensor({name})")
 
 
-def same_device(tensors: Mapping[str, Tensor | None]) -> None:
+def check_same_device(tensors: Mapping[str, Tensor | None]) -> None:
     """All on the device of the first."""
-    (first, home), *others = ((name, tensor) for name, tensor in tensors.items() if tensor is not None)
+    (first, reference), *others = ((name, tensor) for name, tensor in tensors.items() if tensor is not None)
     for name, tensor in others:
-        if tensor.device != home.device:
-            raise InputError(f"{name} is on {tensor.device}, {first} on {home.device}: {name}.to({str(home.device)!r})")
+        if tensor.device != reference.device:
+            raise InputError(
+                f"{name} is on {tensor.device}, {first} on {reference.device}: {name}.to({str(reference.device)!r})"
+            )
 
 
 def check_vectors(query: Tensor, positive: Tensor, negatives: Tensor | None) -> torch.dtype:
     """``query`` and ``positive`` (B, D), B and D at least 1, on one device with ``negatives``: what to compute in."""
     vectors = {"query": query, "positive": positive} | ({} if negatives is None else {"negatives": negatives})
     dtype = compute_dtype(vectors)
-    same_device(vectors)
+    check_same_device(vectors)
     if query.dim() != 2 or 0 in query.shape:
         raise InputError(f"query has shape {tuple(query.shape)}; expected (rows, width), neither of them 0")
     if positive.shape != query.shape:
@@ -71,12 +73,12 @@ def check_scores(positive: Tensor, negatives: Tensor) -> None:
         )
 
 
-def temperature_like(
-    temperature: float | Tensor, like: Tensor, dtype: torch.dtype, look: bool = True
+def check_temperature(
+    temperature: float | Tensor, like: Tensor, dtype: torch.dtype, check_values: bool = True
 ) -> float | Tensor:
     """A number above 0, or such a tensor in ``dtype``: one for all, or one per row, shaped to divide ``like``.
 
-    Without ``look`` the values of a tensor are not read, which on a GPU would wait for it.
+    Without ``check_values`` the values of a tensor are not read, which on a GPU would wait for it.
     """
     if not isinstance(temperature, Tensor):
         came: object = temperature  # callers without types pass anything
@@ -93,13 +95,13 @@ def temperature_like(
     if temperature.device != like.device and temperature.dim():
         raise InputError(f"temperature is on {temperature.device}: temperature.to({str(like.device)!r})")
     values = temperature.detach()
-    if look and not bool(((values > 0) & torch.isfinite(values)).all()):
+    if check_values and not bool(((values > 0) & torch.isfinite(values)).all()):
         raise InputError(f"temperature is {values.flatten()[:4].tolist()}; expected finite numbers above 0")
     temperature = temperature.to(dtype)
     return temperature.reshape(-1, *[1] * (like.dim() - 1)) if temperature.dim() else temperature
 
 
-def name_the_bad(outputs: tuple[Tensor, ...], inputs: Mapping[str, Tensor | None]) -> None:
+def check_finite(outputs: tuple[Tensor, ...], inputs: Mapping[str, Tensor | None]) -> None:
     """Raise if an output is not finite, naming the input that is to blame and its first bad row.
 
     The outputs are small, so a good call pays for a look at (B,) numbers; inputs are searched only after.

@@ -6,15 +6,15 @@ impl            memory beside inputs and gradients              supports
 ``reference``   every score, several times over                 double backward, ``torch.compile``, ``torch.func.grad``
 ``streamed``    a few MB, whatever K                            first derivatives; ``torch.compile`` steps around it
 ``fused``       (B, D), and (B, K) ids for a table's gradient   the same, on CUDA with Triton, in float32 at most
-``tallied``     (B, D), and (B, M) counts                       the same, for ids into a small table, in half precision
-``auto``        ``fused`` or ``tallied`` on CUDA, else ``streamed``, unless `which_impl` says why not
+``counted``     (B, D), and (B, M) counts                       the same, for ids into a small table, in half precision
+``auto``        ``fused`` or ``counted`` on CUDA, else ``streamed``, unless `which_impl` says why not
 ==============  ==============================================  ===================================================
 
-The kernels, ``fused`` and ``tallied``, do not wait for the GPU, so they cannot look at values before they compute.
+The kernels, ``fused`` and ``counted``, do not wait for the GPU, so they cannot look at values before they compute.
 What is wrong with them (a NaN, an id outside the table) makes the loss of that row NaN at once, and is named late: by
-the next call of `info_nce` on the GPU or of its backward pass, or by ``negwise.losses.raise_late()`` once the GPU is
-done. ``tallied`` may make rows beside it NaN, too, where a vector of the table is not finite. The others name it before
-they return; compiled by ``torch.compile`` they cannot look either, and a NaN stays one.
+the next call of `info_nce` on the GPU or of its backward pass, or by ``negwise.losses.raise_deferred_errors()`` once
+the GPU is done. ``counted`` may make rows beside it NaN, too, where a vector of the table is not finite. The others
+name it before they return; compiled by ``torch.compile`` they cannot look either, and a NaN stays one.
 
 Shapes: B rows (queries), K negatives per row, M rows of a shared set or a table, D width.
 """
@@ -29,30 +29,30 @@ from torch import Tensor
 
 from negwise.errors import InputError
 from negwise.losses import fused, reference, streamed
+from negwise.losses.arrange import arrange, arrange_draw, resolve_draw
 from negwise.losses.checks import (
+    check_finite,
+    check_same_device,
     check_scores,
+    check_temperature,
+    check_tensors,
     check_vectors,
     compute_dtype,
-    name_the_bad,
-    only_tensors,
-    same_device,
-    temperature_like,
 )
-from negwise.losses.layout import Drawn, Keys, Layout, Tallied
-from negwise.losses.negatives import arrange, arrange_drawn, filled
-from negwise.losses.result import LossResult, Rows, check_reduction, finish
-from negwise.losses.visible import Visible, visible
+from negwise.losses.layout import CountedKeys, DrawnKeys, Keys, Layout
+from negwise.losses.masking import Masking, make_masking
+from negwise.losses.result import CorrectedLoss, LossResult, RowLosses, check_reduction, make_result
 from negwise.protocols import Draw
 
-PLAIN: dict[str, Callable[[Tensor, Tensor, Layout, Visible, bool], Rows]] = {
-    "reference": reference.rows,
-    "streamed": torch.compiler.disable(streamed.rows),  # type: ignore[no-untyped-call]
+TORCH_IMPLS: dict[str, Callable[[Tensor, Tensor, Layout, Masking, bool], RowLosses]] = {
+    "reference": reference.reference_losses,
+    "streamed": torch.compiler.disable(streamed.streamed_losses),  # type: ignore[no-untyped-call]
 }
-KERNELS = ("fused", "tallied")
-IMPLEMENTATIONS = (*PLAIN, *KERNELS)
+KERNEL_IMPLS = ("fused", "counted")
+IMPLEMENTATIONS = (*TORCH_IMPLS, *KERNEL_IMPLS)
 
 
-MANY = 2**19
+STREAM_THRESHOLD = 2**19
 """Numbers in memory from which on streaming is faster (measured on a CPU, where the cache ends) and saves memory."""
 
 
@@ -77,7 +77,7 @@ def info_nce(
     reduction: str = "mean",
     stats: bool = True,
     impl: str = "auto",
-) -> LossResult:
+) -> LossResult | CorrectedLoss:
     """``-log(e^f(x+) / (e^f(x+) + sum_i e^f(x-_i)))`` with ``f = query . x / temperature`` (eq. 1).
 
     The plain lines it equals, for shared negatives::
@@ -112,30 +112,29 @@ def info_nce(
     negatives included; ``sum``; ``none`` gives (B,). Scores are computed in float32 for half precision inputs, which
     may be mixed with float32 (a queue kept in bfloat16, say), under autocast too; the loss is then float32.
 
-    ``stats=False`` leaves the win rate out. ``impl``: see `which_impl`; ``result.impl`` says what was used.
+    ``stats=False`` leaves the win rate out. ``impl``: see `which_impl`, which says what is used.
 
-    >>> loss, win_rate = info_nce(torch.eye(2), torch.eye(2), torch.zeros(3, 2))
-    >>> round(float(loss), 4), float(win_rate)  # log(1 + 3 / e), and each positive wins each pair
+    >>> result = info_nce(torch.eye(2), torch.eye(2), torch.zeros(3, 2))
+    >>> round(float(result.loss), 4), float(result.win_rate)  # log(1 + 3 / e), and each positive wins each pair
     (0.7437, 1.0)
     """
-    listed = None if isinstance(ids, Draw) else ids
-    only_tensors({"ids": listed, "mask": mask, "log_q": log_q, "positive_ids": positive_ids, "weight": weight})
+    id_tensor = None if isinstance(ids, Draw) else ids
+    check_tensors({"ids": id_tensor, "mask": mask, "log_q": log_q, "positive_ids": positive_ids, "weight": weight})
     dtype = check_vectors(query, positive, negatives)
-    chosen, layout, seen = _plan(impl, query, positive, negatives, ids, mask, log_q, positive_ids, dtype)
-    why = "log_q corrects its negatives" if log_q is not None else ""
-    if isinstance(layout, Drawn | Tallied) or chosen.impl in KERNELS:
-        temperature_like(temperature, query, dtype, look=False)
-        rows = fused.rows(query, positive, temperature, layout, seen, stats)
-        weight = check_reduction(reduction, weight, rows.loss, look=False)
-        return finish(rows, weight, reduction, chosen.impl, why)
+    chosen, layout, masking = _plan(impl, query, positive, negatives, ids, mask, log_q, positive_ids, dtype)
+    if isinstance(layout, DrawnKeys | CountedKeys) or chosen.impl in KERNEL_IMPLS:
+        check_temperature(temperature, query, dtype, check_values=False)
+        rows = fused.fused_losses(query, positive, temperature, layout, masking, stats)
+        weight = check_reduction(reduction, weight, rows.loss, check_values=False)
+        return make_result(rows, weight, reduction, corrected=log_q is not None)
     with torch.autocast(query.device.type, enabled=False):
-        scaled = query.to(dtype) / temperature_like(temperature, query, dtype)
+        scaled = query.to(dtype) / check_temperature(temperature, query, dtype)
         score = (scaled * positive.to(dtype)).sum(1)
         weight = check_reduction(reduction, weight, score)
-        rows = PLAIN[chosen.impl](scaled, score, layout, seen, stats)
+        rows = TORCH_IMPLS[chosen.impl](scaled, score, layout, masking, stats)
     vectors = {"query": query, "positive": positive, "negatives": negatives, "log_q": log_q}
-    name_the_bad((score, rows.loss), vectors)
-    return finish(rows, weight, reduction, chosen.impl, why)
+    check_finite((score, rows.loss), vectors)
+    return make_result(rows, weight, reduction, corrected=log_q is not None)
 
 
 def info_nce_scores(
@@ -148,30 +147,30 @@ def info_nce_scores(
     weight: Tensor | None = None,
     reduction: str = "mean",
     stats: bool = True,
-) -> LossResult:
+) -> LossResult | CorrectedLoss:
     """Eq. 1 from scores that something else computed, a cross-encoder say: ``positive`` (B,), ``negatives`` (B, K).
 
     The scores are divided by ``temperature``; the other arguments are those of `info_nce`.
 
-    >>> loss, win_rate = info_nce_scores(torch.tensor([1.0]), torch.tensor([[0.0, 2.0]]))
-    >>> round(float(loss), 4), float(win_rate)
+    >>> result = info_nce_scores(torch.tensor([1.0]), torch.tensor([[0.0, 2.0]]))
+    >>> round(float(result.loss), 4), float(result.win_rate)
     (1.4076, 0.5)
     """
-    only_tensors({"mask": mask, "log_q": log_q, "weight": weight})
+    check_tensors({"mask": mask, "log_q": log_q, "weight": weight})
     given = {"positive": positive, "negatives": negatives}
     dtype = compute_dtype(given)
-    same_device(given)
+    check_same_device(given)
     check_scores(positive, negatives)
     like = positive.to(dtype)
-    seen = visible(negatives.shape[0], negatives.shape[1], like, mask=mask, log_q=log_q)
-    temperature = temperature_like(temperature, like, dtype)
+    masking = make_masking(negatives.shape[0], negatives.shape[1], like, mask=mask, log_q=log_q)
+    temperature = check_temperature(temperature, like, dtype)
     weight = check_reduction(reduction, weight, like)
-    scores = negatives[:, : seen.width].to(dtype) / (
+    scores = negatives[:, : masking.width].to(dtype) / (
         temperature[:, None] if isinstance(temperature, Tensor) and temperature.dim() else temperature
     )
-    rows = reference.score_rows(like / temperature, scores, seen, stats)
-    name_the_bad((rows.loss,), given | {"log_q": log_q})
-    return finish(rows, weight, reduction, "reference", why="log_q corrects its negatives" if log_q is not None else "")
+    rows = reference.losses_from_scores(like / temperature, scores, masking, stats)
+    check_finite((rows.loss,), given | {"log_q": log_q})
+    return make_result(rows, weight, reduction, corrected=log_q is not None)
 
 
 def which_impl(
@@ -190,8 +189,8 @@ def which_impl(
     >>> which_impl(torch.zeros(2, 8), torch.zeros(2, 8), torch.zeros(100_000, 8)).impl
     'streamed'
     """
-    listed = None if isinstance(ids, Draw) else ids
-    only_tensors({"ids": listed, "mask": mask, "log_q": log_q, "positive_ids": positive_ids})
+    id_tensor = None if isinstance(ids, Draw) else ids
+    check_tensors({"ids": id_tensor, "mask": mask, "log_q": log_q, "positive_ids": positive_ids})
     dtype = check_vectors(query, positive, negatives)
     return _plan(impl, query, positive, negatives, ids, mask, log_q, positive_ids, dtype)[0]
 
@@ -206,44 +205,44 @@ def _plan(
     log_q: Tensor | None,
     positive_ids: Tensor | None,
     dtype: torch.dtype,
-) -> tuple[Choice, Keys, Visible]:
+) -> tuple[Choice, Keys, Masking]:
     """An implementation, and its negatives arranged: without a look at values where the kernels take them."""
     if impl != "auto" and impl not in IMPLEMENTATIONS:
         raise InputError(f"impl={impl!r}; expected 'auto' or one of {', '.join(map(repr, IMPLEMENTATIONS))}")
-    reason = fused.obstacle(query.device, dtype) if impl in ("auto", *KERNELS) else f"{impl} was asked for"
+    reason = fused.obstacle(query.device, dtype) if impl in ("auto", *KERNEL_IMPLS) else f"{impl} was asked for"
     if reason is None:
-        layout, seen = (
-            arrange_drawn(query, negatives, ids, mask, log_q, positive_ids, dtype)
+        layout, masking = (
+            arrange_draw(query, negatives, ids, mask, log_q, positive_ids, dtype)
             if isinstance(ids, Draw)
-            else arrange(query, positive, negatives, ids, mask, log_q, positive_ids, dtype, look=False)
+            else arrange(query, positive, negatives, ids, mask, log_q, positive_ids, dtype, check_values=False)
         )
-        if impl == "auto" and fused.worth_counting(layout, query, seen):
-            why = f"{seen.width:,} ids a row into a table of {len(layout.keys):,} are less work once counted"
-            return Choice("tallied", why), fused.tallied(layout), seen
-        if impl == "tallied":
-            reason = fused.cannot_tally(layout, query, seen)
+        if impl == "auto" and fused.worth_counting(layout, query, masking):
+            why = f"{masking.width:,} ids a row into a table of {len(layout.keys):,} are less work once counted"
+            return Choice("counted", why), fused.as_counted(layout), masking
+        if impl == "counted":
+            reason = fused.cannot_count(layout, query, masking)
             if reason is None:
-                return Choice(impl, "asked for"), fused.tallied(layout), seen
+                return Choice(impl, "asked for"), fused.as_counted(layout), masking
         else:
-            reason = fused.too_large(layout, len(query), seen.width)
+            reason = fused.too_large(layout, len(query), masking.width)
             if reason is None and impl == "auto":
-                reason = fused.rather_not(layout, query)
+                reason = fused.better_elsewhere(layout, query)
             if reason is None:
                 why = "asked for" if impl == "fused" else f"kernels for {query.device.type} that wait for nothing"
-                return Choice("fused", why), layout, seen
-    if impl in KERNELS:
+                return Choice("fused", why), layout, masking
+    if impl in KERNEL_IMPLS:
         raise InputError(f"impl={impl!r}, but {reason}. Pass impl='auto'")
-    ids, mask = filled(query, negatives, ids, mask, log_q)
-    plain, seen = arrange(query, positive, negatives, ids, mask, log_q, positive_ids, dtype)
-    return _choose(impl, plain, seen, len(query), dtype), plain, seen
+    ids, mask = resolve_draw(query, negatives, ids, mask, log_q)
+    layout, masking = arrange(query, positive, negatives, ids, mask, log_q, positive_ids, dtype)
+    return _choose(impl, layout, masking, len(query), dtype), layout, masking
 
 
-def _choose(impl: str, layout: Layout, seen: Visible, rows: int, dtype: torch.dtype) -> Choice:
+def _choose(impl: str, layout: Layout, masking: Masking, rows: int, dtype: torch.dtype) -> Choice:
     if impl != "auto":
         return Choice(impl, "asked for")
     if torch.compiler.is_compiling():
         return Choice("reference", "torch.compile cannot look into the streamed pass")
-    numbers = layout.copied(rows, seen.width, seen.partial, dtype)
-    if numbers < MANY:
-        return Choice("reference", f"it copies {numbers:,} numbers, too few to stream ({MANY:,})")
+    numbers = layout.copied_size(rows, masking.width, masking.partial, dtype)
+    if numbers < STREAM_THRESHOLD:
+        return Choice("reference", f"it copies {numbers:,} numbers, too few to stream ({STREAM_THRESHOLD:,})")
     return Choice("streamed", f"the reference would copy {numbers:,} numbers")

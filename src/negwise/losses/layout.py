@@ -24,10 +24,10 @@ class Layout(Protocol):
     @property
     def keys(self) -> Tensor: ...
 
-    def copied(self, rows: int, width: int, partial: bool, dtype: torch.dtype) -> int:
+    def copied_size(self, rows: int, width: int, partial: bool, dtype: torch.dtype) -> int:
         """How many numbers there are in memory where every score and every key it is made of are there at once."""
 
-    def tiles(self, rows: int, width: int, budget: int) -> tuple[int, int]:
+    def tile_shape(self, rows: int, width: int, budget: int) -> tuple[int, int]:
         """How many rows and columns one block may have, for ``budget`` numbers of working memory."""
 
     def block(self, rows: slice, cols: slice, dtype: torch.dtype, allowed: Tensor | None) -> Tensor:
@@ -36,35 +36,31 @@ class Layout(Protocol):
     def scores(self, query: Tensor, block: Tensor, bias: Tensor, out: Tensor) -> Tensor:
         """(R, C): ``bias + query . key``."""
 
-    def pull(self, share: Tensor, block: Tensor, onto: Tensor) -> None:
+    def add_to_query_grad(self, share: Tensor, block: Tensor, grad: Tensor) -> None:
         """Add ``sum_j share[:, j] key_j`` onto (R, D): what the query's gradient is made of."""
 
-    def gradient(self, width: int, exact: torch.dtype, once: bool) -> Tensor:
-        """Memory for `push`, zero beyond the first ``width`` negatives; ``once``: one block has all rows."""
+    def key_grad_buffer(self, width: int, exact: torch.dtype, once: bool) -> Tensor:
+        """Memory for `add_to_key_grad`, zero beyond the first ``width`` negatives; ``once``: one block has all rows."""
 
-    def push(self, share: Tensor, query: Tensor, rows: slice, cols: slice, onto: Tensor) -> None:
-        """Add ``share[b, j] query_b`` to the keys' gradient: the other side of `pull`. Rows come in order."""
-
-
-def slices(total: int, step: int) -> Iterator[slice]:
-    """Cut ``range(total)`` into slices of ``step``, the last one shorter."""
-    for start in range(0, total, step):
-        yield slice(start, min(start + step, total))
+    def add_to_key_grad(self, share: Tensor, query: Tensor, rows: slice, cols: slice, grad: Tensor) -> None:
+        """Add ``share[b, j] query_b`` to the keys' gradient: the other side of `add_to_query_grad`. Rows come in
+        order.
+        """
 
 
 @dataclass(frozen=True)
-class Shared:
+class SharedKeys:
     """``keys`` (K, D): each row sees the same negatives. Blocks are views, products are matrix products."""
 
     keys: Tensor
 
-    def copied(self, rows: int, width: int, partial: bool, dtype: torch.dtype) -> int:
+    def copied_size(self, rows: int, width: int, partial: bool, dtype: torch.dtype) -> int:
         blanked = partial or self.keys.dtype != dtype
         return SCORE_COPIES * rows * width + blanked * self.keys.numel()
 
-    def tiles(self, rows: int, width: int, budget: int) -> tuple[int, int]:
-        high = min(rows, 1024)
-        return high, min(width, max(128, budget // max(high, self.keys.shape[1])))
+    def tile_shape(self, rows: int, width: int, budget: int) -> tuple[int, int]:
+        tile_rows = min(rows, 1024)
+        return tile_rows, min(width, max(128, budget // max(tile_rows, self.keys.shape[1])))
 
     def block(self, rows: slice, cols: slice, dtype: torch.dtype, allowed: Tensor | None) -> Tensor:
         del rows
@@ -74,51 +70,36 @@ class Shared:
     def scores(self, query: Tensor, block: Tensor, bias: Tensor, out: Tensor) -> Tensor:
         return torch.addmm(bias, query, block.t(), out=out)
 
-    def pull(self, share: Tensor, block: Tensor, onto: Tensor) -> None:
-        onto.addmm_(share, block)
+    def add_to_query_grad(self, share: Tensor, block: Tensor, grad: Tensor) -> None:
+        grad.addmm_(share, block)
 
-    def gradient(self, width: int, exact: torch.dtype, once: bool) -> Tensor:
-        onto = torch.empty_like(self.keys, dtype=self.keys.dtype if once else exact)
-        onto[width:] = 0
-        return onto
+    def key_grad_buffer(self, width: int, exact: torch.dtype, once: bool) -> Tensor:
+        grad = torch.empty_like(self.keys, dtype=self.keys.dtype if once else exact)
+        grad[width:] = 0
+        return grad
 
-    def push(self, share: Tensor, query: Tensor, rows: slice, cols: slice, onto: Tensor) -> None:
+    def add_to_key_grad(self, share: Tensor, query: Tensor, rows: slice, cols: slice, grad: Tensor) -> None:
         if rows.start:
-            onto[cols].addmm_(share.t(), query)
-        elif onto.dtype == query.dtype:
-            torch.mm(share.t(), query, out=onto[cols])
+            grad[cols].addmm_(share.t(), query)
+        elif grad.dtype == query.dtype:
+            torch.mm(share.t(), query, out=grad[cols])
         else:
-            onto[cols] = share.t() @ query
-
-
-def _row_tiles(rows: int, width: int, depth: int, budget: int) -> tuple[int, int]:
-    wide = min(width, max(1, budget // depth))
-    return min(rows, max(1, budget // (wide * depth))), wide
-
-
-def _row_scores(query: Tensor, block: Tensor, bias: Tensor, out: Tensor) -> Tensor:
-    # The row vector on the left: on a CPU several times faster than the column vector on the right.
-    torch.bmm(query.unsqueeze(1), block.transpose(1, 2), out=out.unsqueeze(1))
-    return out.add_(bias)
-
-
-def _row_pull(share: Tensor, block: Tensor, onto: Tensor) -> None:
-    onto.unsqueeze(1).baddbmm_(share.unsqueeze(1), block)
+            grad[cols] = share.t() @ query
 
 
 @dataclass(frozen=True)
-class PerRow:
+class PerRowKeys:
     """``keys`` (B, K, D): each row brings its own negatives."""
 
     keys: Tensor
 
-    def copied(self, rows: int, width: int, partial: bool, dtype: torch.dtype) -> int:
+    def copied_size(self, rows: int, width: int, partial: bool, dtype: torch.dtype) -> int:
         del rows, width  # a score per vector: never the larger part
         blanked = partial or self.keys.dtype != dtype
         return blanked * self.keys.numel()
 
-    def tiles(self, rows: int, width: int, budget: int) -> tuple[int, int]:
-        return _row_tiles(rows, width, self.keys.shape[2], budget)
+    def tile_shape(self, rows: int, width: int, budget: int) -> tuple[int, int]:
+        return _row_tile_shape(rows, width, self.keys.shape[2], budget)
 
     def block(self, rows: slice, cols: slice, dtype: torch.dtype, allowed: Tensor | None) -> Tensor:
         keys = self.keys[rows, cols].to(dtype)
@@ -127,35 +108,35 @@ class PerRow:
     def scores(self, query: Tensor, block: Tensor, bias: Tensor, out: Tensor) -> Tensor:
         return _row_scores(query, block, bias, out)
 
-    def pull(self, share: Tensor, block: Tensor, onto: Tensor) -> None:
-        _row_pull(share, block, onto)
+    def add_to_query_grad(self, share: Tensor, block: Tensor, grad: Tensor) -> None:
+        _add_row_to_query_grad(share, block, grad)
 
-    def gradient(self, width: int, exact: torch.dtype, once: bool) -> Tensor:
+    def key_grad_buffer(self, width: int, exact: torch.dtype, once: bool) -> Tensor:
         del exact, once  # each place is written once, so nothing is rounded twice
-        onto = torch.empty_like(self.keys)
-        onto[:, width:] = 0
-        return onto
+        grad = torch.empty_like(self.keys)
+        grad[:, width:] = 0
+        return grad
 
-    def push(self, share: Tensor, query: Tensor, rows: slice, cols: slice, onto: Tensor) -> None:
-        if onto.dtype == query.dtype:
-            torch.mul(share.unsqueeze(2), query.unsqueeze(1), out=onto[rows, cols])
+    def add_to_key_grad(self, share: Tensor, query: Tensor, rows: slice, cols: slice, grad: Tensor) -> None:
+        if grad.dtype == query.dtype:
+            torch.mul(share.unsqueeze(2), query.unsqueeze(1), out=grad[rows, cols])
         else:
-            onto[rows, cols] = share.unsqueeze(2) * query.unsqueeze(1)
+            grad[rows, cols] = share.unsqueeze(2) * query.unsqueeze(1)
 
 
 @dataclass(frozen=True)
-class Table:
+class TableKeys:
     """``keys`` (M, D) looked up by ``ids`` (B, K), each of them a row of the table."""
 
     keys: Tensor
     ids: Tensor
 
-    def copied(self, rows: int, width: int, partial: bool, dtype: torch.dtype) -> int:
+    def copied_size(self, rows: int, width: int, partial: bool, dtype: torch.dtype) -> int:
         del partial, dtype
         return rows * width * self.keys.shape[1]
 
-    def tiles(self, rows: int, width: int, budget: int) -> tuple[int, int]:
-        return _row_tiles(rows, width, self.keys.shape[1], budget)
+    def tile_shape(self, rows: int, width: int, budget: int) -> tuple[int, int]:
+        return _row_tile_shape(rows, width, self.keys.shape[1], budget)
 
     def block(self, rows: slice, cols: slice, dtype: torch.dtype, allowed: Tensor | None) -> Tensor:
         ids = self.ids[rows, cols]
@@ -167,22 +148,22 @@ class Table:
     def scores(self, query: Tensor, block: Tensor, bias: Tensor, out: Tensor) -> Tensor:
         return _row_scores(query, block, bias, out)
 
-    def pull(self, share: Tensor, block: Tensor, onto: Tensor) -> None:
-        _row_pull(share, block, onto)
+    def add_to_query_grad(self, share: Tensor, block: Tensor, grad: Tensor) -> None:
+        _add_row_to_query_grad(share, block, grad)
 
-    def gradient(self, width: int, exact: torch.dtype, once: bool) -> Tensor:
+    def key_grad_buffer(self, width: int, exact: torch.dtype, once: bool) -> Tensor:
         del width, once
         return torch.zeros_like(self.keys, dtype=exact)
 
-    def push(self, share: Tensor, query: Tensor, rows: slice, cols: slice, onto: Tensor) -> None:
-        if not len(onto):
+    def add_to_key_grad(self, share: Tensor, query: Tensor, rows: slice, cols: slice, grad: Tensor) -> None:
+        if not len(grad):
             return
         ids = self.ids[rows, cols].reshape(-1)
-        onto.index_add_(0, ids, (share.unsqueeze(2) * query.unsqueeze(1)).flatten(0, 1))
+        grad.index_add_(0, ids, (share.unsqueeze(2) * query.unsqueeze(1)).flatten(0, 1))
 
 
 @dataclass(frozen=True)
-class Drawn:
+class DrawnKeys:
     """``keys`` (M, D) looked up by ids that are not drawn yet. No `Layout`: only the kernels draw as they look up."""
 
     keys: Tensor
@@ -190,12 +171,33 @@ class Drawn:
 
 
 @dataclass(frozen=True)
-class Tallied:
+class CountedKeys:
     """``keys`` (M, D) and the ids into them, given or to be drawn, that are counted first. No `Layout` either."""
 
     keys: Tensor
     ids: Tensor | Draw
 
 
-Keys = Layout | Drawn | Tallied
+Keys = Layout | DrawnKeys | CountedKeys
 """Whatever the kernels take."""
+
+
+def block_slices(total: int, step: int) -> Iterator[slice]:
+    """Cut ``range(total)`` into block_slices of ``step``, the last one shorter."""
+    for start in range(0, total, step):
+        yield slice(start, min(start + step, total))
+
+
+def _row_tile_shape(rows: int, width: int, depth: int, budget: int) -> tuple[int, int]:
+    tile_cols = min(width, max(1, budget // depth))
+    return min(rows, max(1, budget // (tile_cols * depth))), tile_cols
+
+
+def _row_scores(query: Tensor, block: Tensor, bias: Tensor, out: Tensor) -> Tensor:
+    # The row vector on the left: on a CPU several times faster than the column vector on the right.
+    torch.bmm(query.unsqueeze(1), block.transpose(1, 2), out=out.unsqueeze(1))
+    return out.add_(bias)
+
+
+def _add_row_to_query_grad(share: Tensor, block: Tensor, grad: Tensor) -> None:
+    grad.unsqueeze(1).baddbmm_(share.unsqueeze(1), block)

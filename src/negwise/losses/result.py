@@ -1,11 +1,11 @@
-"""What a loss returns: ``(loss, win_rate)``, and beside them the counts that merge over batches and ranks.
+"""What a loss returns: the loss, and the counts that merge over batches and ranks.
 
 Shapes: B rows.
 """
 
 from __future__ import annotations
 
-from typing import ClassVar, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 import torch
 from torch import Tensor
@@ -15,7 +15,7 @@ from negwise.errors import InputError
 Reduction = Literal["mean", "sum", "none"]
 
 
-class Rows(NamedTuple):
+class RowLosses(NamedTuple):
     """What an implementation computes: everything per row, nothing reduced yet."""
 
     loss: Tensor  # (B,) the loss of each row
@@ -23,94 +23,62 @@ class Rows(NamedTuple):
     pairs: Tensor | None  # (B,) int64: negatives that the row was compared with
 
 
-class _More(NamedTuple):
-    """What a result knows beside its two fields."""
+class LossResult(NamedTuple):
+    """The mean of eq. 1: ``result = info_nce(...)``, ``result.loss.backward()``.
 
-    wins: Tensor | None
-    pairs: Tensor | None
-    impl: str
-    why: str
+    A plain named tuple, so that tree_map, DDP, Fabric and accelerate rebuild it with all its fields.
 
-
-class _Pair(NamedTuple):
-    loss: Tensor
-    win_rate: Tensor | None
-
-
-class LossResult(_Pair):
-    """``loss, win_rate = info_nce(...)``, with more to ask the result for.
-
-    - ``loss``: reduced as asked; float32 for half precision inputs.
-    - ``win_rate``: ``wins.sum() / pairs.sum()``, the share of (positive, negative) pairs that the positive
-      wins, a tie being half a win: an estimate of AUC at any K. NaN where there is no pair at all; None with
-      ``stats=False``. Scores tie where their sums round alike, which those of equal vectors need not: the positive's is
-      a sum of its own, the negatives' come from matrix products. A model that gives everything one vector may so have
-      any win rate, beside a loss of ``log(K + 1)``.
-    - ``wins`` (B,) and ``pairs`` (B,): the counts per row. Sums of them merge over batches and ranks exactly.
-    - ``impl``: which implementation did the work.
-    - ``bound_valid``: whether ``log(K + 1) - loss`` bounds the mutual information (eq. 2); ``why`` says why not.
+    - ``loss``: reduced as requested; float32 for half precision inputs.
+    - ``wins`` (B,) and ``pairs`` (B,): the counts per row, None with ``stats=False``. Their sums merge exactly over
+      batches and ranks.
     """
 
-    bound_valid: ClassVar[bool] = True
-    _more: _More | None
-
-    def __new__(cls, loss: Tensor, win_rate: Tensor | None, more: _More | None = None) -> LossResult:
-        self = super().__new__(cls, loss, win_rate)
-        self._more = more
-        return self
-
-    def __getnewargs__(self) -> tuple[Tensor, Tensor | None, _More | None]:
-        return self.loss, self.win_rate, self._more
+    loss: Tensor
+    wins: Tensor | None = None
+    pairs: Tensor | None = None
 
     @property
-    def wins(self) -> Tensor | None:
-        return self._asked("wins").wins
+    def win_rate(self) -> Tensor | None:
+        """``wins.sum() / pairs.sum()``, the share of (positive, negative) pairs that the positive wins.
+
+        A tie is half a win, so this estimates AUC at any K. NaN without pairs; None with ``stats=False``.
+
+        Scores tie where their sums round alike. Equal vectors need not tie: the positive's score is a sum of its own,
+        the negatives' scores come from matrix products. So a model that gives everything one vector may have any win
+        rate, beside a loss of ``log(K + 1)``.
+        """
+        return _win_rate(self.wins, self.pairs)
 
     @property
-    def pairs(self) -> Tensor | None:
-        return self._asked("pairs").pairs
+    def bound_valid(self) -> bool:
+        """Whether ``log(K + 1) - loss`` bounds the mutual information (eq. 2): yes."""
+        return True
+
+
+class CorrectedLoss(NamedTuple):
+    """A loss that is not the mean of eq. 1, so that eq. 2 does not hold for it. Fields as in `LossResult`."""
+
+    loss: Tensor
+    wins: Tensor | None = None
+    pairs: Tensor | None = None
 
     @property
-    def impl(self) -> str:
-        return self._asked("impl").impl
+    def win_rate(self) -> Tensor | None:
+        """As `LossResult.win_rate`."""
+        return _win_rate(self.wins, self.pairs)
 
     @property
-    def why(self) -> str:
-        if self._more is None:
-            return "" if self.bound_valid else "this is another loss, or a corrected one"
-        return self._more.why
-
-    def _asked(self, name: str) -> _More:
-        if self._more is None:
-            raise InputError(
-                f"result.{name} is gone: something on its way from the loss (Fabric, DDP, accelerate, tree_map) made "
-                f"this result anew from (loss, win_rate). Take {name} where the loss is computed, and pass it on"
-            )
-        return self._more
+    def bound_valid(self) -> bool:
+        """Whether ``log(K + 1) - loss`` bounds the mutual information (eq. 2): no."""
+        return False
 
 
-class CorrectedLoss(LossResult):
-    """A loss that is not the mean of eq. 1, so that eq. 2 says nothing about it."""
-
-    bound_valid: ClassVar[bool] = False
-
-
-def finish(rows: Rows, weight: Tensor | None, reduction: str, impl: str, why: str = "") -> LossResult:
-    """Reduce the rows. ``why`` names what makes the loss other than eq. 1, where something does."""
-    if weight is not None:
-        why = why or "its rows are weighted"
-    if reduction == "sum":
-        why = why or "it is a sum over rows"
-    result = CorrectedLoss if why else LossResult
-    more = _More(rows.wins, rows.pairs, impl, why)
-    return result(reduce_rows(rows.loss, weight, reduction), win_rate(rows), more)
-
-
-def win_rate(rows: Rows) -> Tensor | None:
-    """Share of all pairs that the positive wins; NaN where there is no pair."""
-    if rows.wins is None or rows.pairs is None:
-        return None
-    return rows.wins.sum() / rows.pairs.sum()
+def make_result(
+    rows: RowLosses, weight: Tensor | None, reduction: str, corrected: bool = False
+) -> LossResult | CorrectedLoss:
+    """Reduce the rows. The result is a `CorrectedLoss` if the rows are ``corrected``, weighted or summed."""
+    kind = CorrectedLoss if corrected or weight is not None or reduction == "sum" else LossResult
+    return kind(reduce_rows(rows.loss, weight, reduction), rows.wins, rows.pairs)
 
 
 def reduce_rows(loss: Tensor, weight: Tensor | None, reduction: str) -> Tensor:
@@ -124,10 +92,11 @@ def reduce_rows(loss: Tensor, weight: Tensor | None, reduction: str) -> Tensor:
     return loss.mean() if weight is None else loss.sum() / weight.sum()
 
 
-def check_reduction(reduction: str, weight: Tensor | None, like: Tensor, look: bool = True) -> Tensor | None:
+def check_reduction(reduction: str, weight: Tensor | None, like: Tensor, check_values: bool = True) -> Tensor | None:
     """The weights in the loss's dtype, checked: one per row, none negative, not all zero under a mean.
 
-    Without ``look`` no value is read, which on a GPU would wait for it: what is wrong becomes NaN, and so the loss.
+    Without ``check_values`` no value is read, which on a GPU would wait for it: what is wrong becomes NaN, and so the
+    loss.
     """
     if reduction not in ("mean", "sum", "none"):
         raise InputError(f"reduction={reduction!r}; expected 'mean', 'sum' or 'none'")
@@ -139,7 +108,7 @@ def check_reduction(reduction: str, weight: Tensor | None, like: Tensor, look: b
         raise InputError(f"weight is on {weight.device}, the rest on {like.device}: weight.to({str(like.device)!r})")
     weight = weight.to(like.dtype)
     values = weight.detach()
-    if not look:
+    if not check_values:
         return weight.where((values >= 0) & (values < torch.inf), torch.nan)
     if not bool(torch.isfinite(values).all()) or bool((values < 0).any()):
         bad = int((~torch.isfinite(values) | (values < 0)).nonzero()[0])
@@ -147,3 +116,7 @@ def check_reduction(reduction: str, weight: Tensor | None, like: Tensor, look: b
     if reduction == "mean" and not bool(values.sum() > 0):
         raise InputError("all weights are zero, so there is no mean; pass reduction='sum' or a positive weight")
     return weight
+
+
+def _win_rate(wins: Tensor | None, pairs: Tensor | None) -> Tensor | None:
+    return None if wins is None or pairs is None else wins.sum() / pairs.sum()

@@ -26,13 +26,13 @@ import torch
 from torch import Tensor
 
 from negwise.errors import NegwiseError
-from negwise.losses.kept import apart
-from negwise.losses.layout import Layout, slices
-from negwise.losses.result import Rows
-from negwise.losses.visible import Visible
+from negwise.losses.layout import Layout, block_slices
+from negwise.losses.masking import Masking
+from negwise.losses.result import RowLosses
+from negwise.losses.saved_tensors import split_tensors
 
 LOG2E = math.log2(math.e)
-OUT_OF_BOUNDS = 2.0**60
+SUM_LIMIT = 2.0**60
 """A block's sum above this moves the reference: far from float32's largest, so that nothing overflows before."""
 
 BUDGET = {"cpu": 2**18}
@@ -41,13 +41,13 @@ WIDE_BUDGET = 2**24
 """Numbers per block on an accelerator, where each block costs launches and one wait."""
 
 
-def rows(query: Tensor, positive: Tensor, layout: Layout, seen: Visible, stats: bool) -> Rows:
+def streamed_losses(query: Tensor, positive: Tensor, layout: Layout, masking: Masking, stats: bool) -> RowLosses:
     """``query`` (B, D) over temperature, ``positive`` (B,) the positive's score -> the loss of each row."""
     graph = torch.is_grad_enabled()
     loss, wins, pairs = _Streamed.apply(  # type: ignore[no-untyped-call]
-        query, positive, layout.keys, layout, seen, stats, graph
+        query, positive, layout.keys, layout, masking, stats, graph
     )
-    return Rows(loss, wins, pairs) if stats else Rows(loss, None, None)
+    return RowLosses(loss, wins, pairs) if stats else RowLosses(loss, None, None)
 
 
 class _Streamed(torch.autograd.Function):
@@ -58,150 +58,156 @@ class _Streamed(torch.autograd.Function):
         positive: Tensor,
         keys: Tensor,
         layout: Any,  # a Layout; replace() wants to see a dataclass
-        seen: Visible,
+        masking: Masking,
         stats: bool,
         graph: bool,
     ) -> tuple[Tensor, Tensor, Tensor]:
-        want_pull = graph and ctx.needs_input_grad[0]
-        high, wide = _tiles(query, layout, seen)
-        done = _join(
+        needs_query_grad = graph and ctx.needs_input_grad[0]
+        tile_rows, tile_cols = _tile_shape(query, layout, masking)
+        result = _join(
             [
-                _forward(query[part], positive[part], layout, seen, part, wide, stats, want_pull)
-                for part in slices(len(query), high)
+                _forward(query[part], positive[part], layout, masking, part, tile_cols, stats, needs_query_grad)
+                for part in block_slices(len(query), tile_rows)
             ]
         )
-        scale = torch.ones_like(done.sums)
-        if seen.log_q is not None:
-            scale /= done.pairs.clamp(min=1)
-        sums = done.sums * scale
-        norm = torch.exp2(-done.shift) + sums
-        loss = torch.where(done.shift == 0, torch.log1p(sums), done.shift / LOG2E + torch.log(norm))
+        scale = torch.ones_like(result.sums)
+        if masking.log_q is not None:
+            scale /= result.pairs.clamp(min=1)
+        sums = result.sums * scale
+        norm = torch.exp2(-result.shift) + sums
+        loss = torch.where(result.shift == 0, torch.log1p(sums), result.shift / LOG2E + torch.log(norm))
         scale = scale / norm
-        pull = done.pull if done.pull is None else done.pull.mul_(scale.to(query.dtype)[:, None])
+        weighted_keys = result.weighted_keys
+        if weighted_keys is not None:
+            weighted_keys = weighted_keys.mul_(scale.to(query.dtype)[:, None])
         share = (sums / norm).to(query.dtype)
-        if pull is not None:  # as in the reference: what poisons the gradient has to show in the loss
-            loss = loss + (pull * 0).sum(1)
+        if weighted_keys is not None:  # as in the reference: what poisons the gradient has to show in the loss
+            loss = loss + (weighted_keys * 0).sum(1)
         # Frozen negatives are not kept: a queue may be overwritten before backward.
-        given, ctx.together = apart(replace(layout, keys=keys), seen) if ctx.needs_input_grad[2] else ([], None)
-        again = (query, positive, done.shift, scale) if ctx.needs_input_grad[2] else ()
-        ctx.save_for_backward(share, pull, *again, *given)
-        ctx.tiles = high, wide
-        wins = done.pairs - done.beaten
-        ctx.mark_non_differentiable(wins, done.pairs)
-        return loss.to(query.dtype), wins, done.pairs
+        tensors, ctx.rebuild = (
+            split_tensors(replace(layout, keys=keys), masking) if ctx.needs_input_grad[2] else ([], None)
+        )
+        recomputed = (query, positive, result.shift, scale) if ctx.needs_input_grad[2] else ()
+        ctx.save_for_backward(share, weighted_keys, *recomputed, *tensors)
+        ctx.tile_shape = tile_rows, tile_cols
+        wins = result.pairs - result.above
+        ctx.mark_non_differentiable(wins, result.pairs)
+        return loss.to(query.dtype), wins, result.pairs
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor, *_: Tensor) -> tuple[Tensor | None, ...]:
         if torch.is_grad_enabled():
             raise NegwiseError("the streamed loss has no second derivative; pass impl='reference' to info_nce")
-        share, pull, *again = ctx.saved_tensors
+        share, weighted_keys, *recomputed = ctx.saved_tensors
         need_query, need_positive, need_keys, *rest = ctx.needs_input_grad
-        for_query = grad[:, None] * pull if need_query else None
+        for_query = grad[:, None] * weighted_keys if need_query else None
         for_positive = -grad * share if need_positive else None
         for_keys = None
         if need_keys:
-            query, positive, shift, scale, *given = again
+            query, positive, shift, scale, *tensors = recomputed
             weighted = query * (grad * scale).to(query.dtype)[:, None]
-            layout, seen = ctx.together(given)
+            layout, masking = ctx.rebuild(tensors)
             with torch.autocast(query.device.type, enabled=False):
-                for_keys = _backward(query, positive, weighted, shift, layout, seen, *ctx.tiles)
+                for_keys = _backward(query, positive, weighted, shift, layout, masking, *ctx.tile_shape)
         return (for_query, for_positive, for_keys, *([None] * len(rest)))
 
 
-class _Done(NamedTuple):
-    """What a pass leaves behind; the true sum is ``sums * 2^shift``, and ``pull`` likewise."""
+class _PassResult(NamedTuple):
+    """What a pass leaves behind; the true sum is ``sums * 2^shift``, and ``weighted_keys`` likewise."""
 
     sums: Tensor  # (R,) wide: of 2^(d log2 e - shift)
     shift: Tensor  # (R,) wide: a whole number, so that moving it is exact
-    beaten: Tensor  # (R,) wide: negatives above the positive, ties half
+    above: Tensor  # (R,) wide: negatives above the positive, ties half
     pairs: Tensor  # (R,) int64
-    pull: Tensor | None  # (R, D): sum_j 2^(d_j log2 e - shift) key_j
+    weighted_keys: Tensor | None  # (R, D): sum_j 2^(d_j log2 e - shift) key_j
 
 
-def _join(parts: list[_Done]) -> _Done:
+def _join(parts: list[_PassResult]) -> _PassResult:
     if len(parts) == 1:
         return parts[0]
-    pulls = [part.pull for part in parts if part.pull is not None]
-    return _Done(
+    weighted_keys = [part.weighted_keys for part in parts if part.weighted_keys is not None]
+    return _PassResult(
         sums=torch.cat([part.sums for part in parts]),
         shift=torch.cat([part.shift for part in parts]),
-        beaten=torch.cat([part.beaten for part in parts]),
+        above=torch.cat([part.above for part in parts]),
         pairs=torch.cat([part.pairs for part in parts]),
-        pull=torch.cat(pulls) if pulls else None,
+        weighted_keys=torch.cat(weighted_keys) if weighted_keys else None,
     )
 
 
-def _tiles(query: Tensor, layout: Layout, seen: Visible) -> tuple[int, int]:
+def _tile_shape(query: Tensor, layout: Layout, masking: Masking) -> tuple[int, int]:
     budget = BUDGET.get(query.device.type, WIDE_BUDGET)
-    return layout.tiles(len(query), max(seen.width, 1), budget)
+    return layout.tile_shape(len(query), max(masking.width, 1), budget)
 
 
 def _forward(
     query: Tensor,
     positive: Tensor,
     layout: Layout,
-    seen: Visible,
+    masking: Masking,
     part: slice,
-    wide: int,
+    tile_cols: int,
     stats: bool,
-    want_pull: bool,
-) -> _Done:
-    done = _sweep(query, positive, layout, seen, part, wide, stats, want_pull, clean=False)
-    if done.pull is not None and seen.partial and not bool(torch.isfinite(done.pull).all()):
+    needs_query_grad: bool,
+) -> _PassResult:
+    result = _accumulate(query, positive, layout, masking, part, tile_cols, stats, needs_query_grad, clean=False)
+    if result.weighted_keys is not None and masking.partial and not bool(torch.isfinite(result.weighted_keys).all()):
         # A masked key that is not finite: 0 * inf reached the sum. Look again with those keys blanked.
-        done = _sweep(query, positive, layout, seen, part, wide, stats, want_pull, clean=True)
-    return done
+        result = _accumulate(query, positive, layout, masking, part, tile_cols, stats, needs_query_grad, clean=True)
+    return result
 
 
-def _sweep(
+def _accumulate(
     query: Tensor,
     positive: Tensor,
     layout: Layout,
-    seen: Visible,
+    masking: Masking,
     part: slice,
-    wide: int,
+    tile_cols: int,
     stats: bool,
-    want_pull: bool,
+    needs_query_grad: bool,
     clean: bool,
-) -> _Done:
+) -> _PassResult:
     exact = torch.float32 if query.device.type == "mps" else torch.float64
     sums = torch.zeros(len(query), dtype=exact, device=query.device)
     shift, above, hidden = torch.zeros_like(sums), torch.zeros_like(sums), torch.zeros_like(sums, dtype=torch.int64)
-    low: Tensor | None = None  # -shift as the blocks want it, None while it is zero
-    pull = torch.zeros_like(query) if want_pull else None
-    bias, scratch = -positive[:, None], query.new_empty(2, len(query) * wide)
-    for cols in slices(seen.width, wide):
-        allowed = seen.allowed(part, cols)
-        correction = seen.correction(part, cols)
+    neg_shift: Tensor | None = None  # -shift as the blocks want it, None while it is zero
+    weighted_keys = torch.zeros_like(query) if needs_query_grad else None
+    bias, scratch = -positive[:, None], query.new_empty(2, len(query) * tile_cols)
+    for cols in block_slices(masking.width, tile_cols):
+        allowed = masking.allowed(part, cols)
+        correction = masking.log_q_block(part, cols)
         block = layout.block(part, cols, query.dtype, allowed if clean else None)
         raw, powers = scratch[:, : len(query) * _length(cols)].view(2, len(query), -1)
         raw = layout.scores(query, block, bias, out=raw)
         if allowed is not None:
             raw.masked_fill_(~allowed, -torch.inf)
             hidden += (~allowed).sum(1)
-        found = _powers(raw, low, correction, allowed, out=powers).exp2_().sum(1)
-        if not float(found.amax()) <= OUT_OF_BOUNDS:  # nor NaN
-            rise = _powers(raw, low, correction, allowed, out=powers).amax(1).ceil_().clamp_(min=0)
-            shift += rise
-            low = -shift.to(raw.dtype)[:, None]
-            sums *= torch.exp2(-rise)
-            if pull is not None:
-                pull *= torch.exp2(-rise)[:, None]
-            found = _powers(raw, low, correction, allowed, out=powers).exp2_().sum(1)
-        sums += found
-        if pull is not None:
-            layout.pull(powers, block, pull)
+        block_sum = _powers(raw, neg_shift, correction, allowed, out=powers).exp2_().sum(1)
+        if not float(block_sum.amax()) <= SUM_LIMIT:  # nor NaN
+            increase = _powers(raw, neg_shift, correction, allowed, out=powers).amax(1).ceil_().clamp_(min=0)
+            shift += increase
+            neg_shift = -shift.to(raw.dtype)[:, None]
+            sums *= torch.exp2(-increase)
+            if weighted_keys is not None:
+                weighted_keys *= torch.exp2(-increase)[:, None]
+            block_sum = _powers(raw, neg_shift, correction, allowed, out=powers).exp2_().sum(1)
+        sums += block_sum
+        if weighted_keys is not None:
+            layout.add_to_query_grad(powers, block, weighted_keys)
         if stats:
             above += raw.sign_().sum(1)
-    return _Done(sums, shift, (above + seen.width) / 2, seen.width - hidden, pull)
+    return _PassResult(sums, shift, (above + masking.width) / 2, masking.width - hidden, weighted_keys)
 
 
-def _powers(raw: Tensor, low: Tensor | None, correction: Tensor | None, allowed: Tensor | None, out: Tensor) -> Tensor:
+def _powers(
+    raw: Tensor, neg_shift: Tensor | None, correction: Tensor | None, allowed: Tensor | None, out: Tensor
+) -> Tensor:
     """``(d - log_q) log2 e - shift``, -inf where not allowed."""
-    if low is None:
+    if neg_shift is None:
         torch.mul(raw, LOG2E, out=out)
     else:
-        torch.add(low, raw, alpha=LOG2E, out=out)
+        torch.add(neg_shift, raw, alpha=LOG2E, out=out)
     if correction is not None:
         out.sub_(correction, alpha=LOG2E)
         if allowed is not None:
@@ -215,25 +221,25 @@ def _backward(
     weighted: Tensor,
     shift: Tensor,
     layout: Layout,
-    seen: Visible,
-    high: int,
-    wide: int,
+    masking: Masking,
+    tile_rows: int,
+    tile_cols: int,
 ) -> Tensor:
     """The gradient of the keys: scores again, block by block."""
-    onto = layout.gradient(seen.width, query.dtype, once=high >= len(query))
-    low = -shift.to(query.dtype)[:, None]
-    scratch = query.new_empty(2, high * wide)
-    for cols in slices(seen.width, wide):
-        for part in slices(len(query), high):
-            allowed = seen.allowed(part, cols)
+    key_grad = layout.key_grad_buffer(masking.width, query.dtype, once=tile_rows >= len(query))
+    neg_shift = -shift.to(query.dtype)[:, None]
+    scratch = query.new_empty(2, tile_rows * tile_cols)
+    for cols in block_slices(masking.width, tile_cols):
+        for part in block_slices(len(query), tile_rows):
+            allowed = masking.allowed(part, cols)
             block = layout.block(part, cols, query.dtype, None)
             raw, powers = scratch[:, : _length(part) * _length(cols)].view(2, _length(part), -1)
             raw = layout.scores(query[part], block, -positive[part, None], out=raw)
             if allowed is not None:
                 raw.masked_fill_(~allowed, -torch.inf)
-            _powers(raw, low[part], seen.correction(part, cols), allowed, out=powers)
-            layout.push(powers.exp2_(), weighted[part], part, cols, onto)
-    return onto.to(layout.keys.dtype)
+            _powers(raw, neg_shift[part], masking.log_q_block(part, cols), allowed, out=powers)
+            layout.add_to_key_grad(powers.exp2_(), weighted[part], part, cols, key_grad)
+    return key_grad.to(layout.keys.dtype)
 
 
 def _length(cut: slice) -> int:

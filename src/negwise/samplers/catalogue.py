@@ -24,7 +24,7 @@ from negwise.samplers.distribution import (
     pack_columns,
 )
 from negwise.samplers.exclusions import Exclusions, check_owner
-from negwise.samplers.lists import OnDevice, check_count, check_ids, check_range
+from negwise.samplers.lists import OnDevice, check_ids, check_positive_int, check_range
 from negwise.samplers.request import (
     MAX_REDRAWS,
     DrawRequest,
@@ -266,4 +266,4 @@ class CatalogueSampler:
 
 
 def check_items(n_items: int) -> int:
-    return check_count("n_items", n_items, MAX_ITEMS, "2**30")
+    return check_positive_int("n_items", n_items, MAX_ITEMS, "2**30")

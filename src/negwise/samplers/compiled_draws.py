@@ -55,7 +55,7 @@ def fill_words(hi, lo, c0, c1, c2, c3, k0, k1, count):  # type: ignore[no-untype
 
 
 @njit(cache=True, nogil=True)
-def draw_ids(items, hi, lo, count, n_items, columns, shift):  # type: ignore[no-untyped-def]
+def fill_ids(items, hi, lo, count, n_items, columns, shift):  # type: ignore[no-untyped-def]
     """`Distribution.draw`: by the alias table where there is one, else uniform."""
     if len(columns) == 0:
         n = u64(n_items)
@@ -221,7 +221,7 @@ def draw_catalogue(  # type: ignore[no-untyped-def]
             c3[n : n + blocks] = rows[r] >> 32 | stream << 12
             n += blocks
         fill_words(hi, lo, c0, c1, c2, c3, k0, k1, n)
-        draw_ids(items, hi, lo, 2 * n, n_items, columns, shift)
+        fill_ids(items, hi, lo, 2 * n, n_items, columns, shift)
 
         begin, n_redraws = 0, 0
         for r in range(first, last):
@@ -249,7 +249,7 @@ def draw_catalogue(  # type: ignore[no-untyped-def]
             fill_words(hi, lo, c0, c1, c2, c3, k0, k1, padded)
             if redraw > MAX_REDRAWS:
                 break
-            draw_ids(items, hi, lo, 2 * padded, n_items, columns, shift)
+            fill_ids(items, hi, lo, 2 * padded, n_items, columns, shift)
             if stride > 0:
                 n_redraws = take_redraws(ids, redraw_rows, slot, n_redraws, items, positives, owners, bits, stride)
             else:

@@ -12,7 +12,7 @@ from torch import Tensor
 from negwise.draws import Key, Stream
 from negwise.errors import InputError
 from negwise.protocols import Negatives, Query, Sampler
-from negwise.samplers.lists import check_count
+from negwise.samplers.lists import check_positive_int
 from negwise.samplers.request import (
     DrawRequest,
     OnShortage,
@@ -46,7 +46,7 @@ class Hardest:
 
     def __post_init__(self) -> None:
         check_on_shortage(self.on_shortage)
-        check_count("Hardest: candidates", self.candidates)
+        check_positive_int("Hardest: candidates", self.candidates)
 
     @property
     def parts(self) -> tuple[Sampler, ...]:

@@ -123,7 +123,7 @@ def check_range(name: str, values: Tensor, end: int) -> None:
             raise InputError(f"{name} holds {int(low)}..{int(high)}, expected 0..{end - 1}")
 
 
-def check_count(name: str, value: object, most: int | None = None, said: str = "") -> int:
+def check_positive_int(name: str, value: object, most: int | None = None, said: str = "") -> int:
     """A whole number, 1 or more and ``most`` at most, ``said`` being how to write that; NumPy's integers are fine."""
     if isinstance(value, int | np.integer) and not isinstance(value, bool):
         number = int(value)

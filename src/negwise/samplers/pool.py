@@ -10,7 +10,7 @@ from torch import Tensor
 from negwise.draws import Key
 from negwise.protocols import Negatives, Sampler
 from negwise.samplers.catalogue import Popularity, Uniform
-from negwise.samplers.lists import check_count
+from negwise.samplers.lists import check_positive_int
 from negwise.samplers.request import DrawRequest, OnShortage, check_on_shortage
 from negwise.samplers.without_replacement import SharedCandidates
 
@@ -33,7 +33,7 @@ class Pool:
 
     def __post_init__(self) -> None:
         check_on_shortage(self.on_shortage)
-        check_count("Pool: size", self.size)
+        check_positive_int("Pool: size", self.size)
 
     @property
     def parts(self) -> tuple[Sampler, ...]:

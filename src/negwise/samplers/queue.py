@@ -11,7 +11,7 @@ from negwise.draws import Key
 from negwise.errors import InputError
 from negwise.protocols import Negatives
 from negwise.samplers.exclusions import ExclusionLookup, Exclusions
-from negwise.samplers.lists import check_count, check_ids
+from negwise.samplers.lists import check_ids, check_positive_int
 from negwise.samplers.request import DrawRequest, Impl, OnShortage, check_on_shortage, resolve_impl
 from negwise.samplers.without_replacement import SharedCandidates
 
@@ -41,7 +41,7 @@ class Queue:
         dtype: torch.dtype = torch.float32,
     ) -> None:
         check_on_shortage(on_shortage)
-        check_count("Queue: capacity", capacity)
+        check_positive_int("Queue: capacity", capacity)
         self.capacity, self.on_shortage, self.impl = capacity, on_shortage, impl
         self._exclusions = ExclusionLookup(exclude)
         self.pushed = 0

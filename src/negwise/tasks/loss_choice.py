@@ -10,11 +10,11 @@ from typing import Any
 from torch import Tensor
 
 from negwise.errors import InputError
-from negwise.losses import LossResult, bce, bpr, debiased, decoupled, gbce, info_nce, scores
+from negwise.losses import CorrectedLoss, bce, bpr, debiased, decoupled, gbce, info_nce, scores
 from negwise.protocols import Draw, Loss
 from negwise.requests.specs import parse_loss
 
-FUNCTIONS: Mapping[str, Callable[..., LossResult]] = {
+FUNCTIONS: Mapping[str, Callable[..., CorrectedLoss]] = {
     "bpr": bpr,
     "bce": bce,
     "gbce": gbce,
@@ -41,7 +41,7 @@ class ScoreLoss:
         mask: Tensor | None = None,
         log_q: Tensor | None = None,
         reduction: str = "mean",
-    ) -> LossResult:
+    ) -> CorrectedLoss:
         if log_q is not None:
             raise InputError(
                 f"correct=True corrects InfoNCE by the sampler's log_q; {self.name} has no such correction."

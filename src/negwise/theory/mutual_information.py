@@ -27,8 +27,9 @@ def mi_bound(loss: Any, k: ArrayLike) -> Floats:
     if hasattr(loss, "bound_valid"):
         if not loss.bound_valid:
             raise InputError(
-                f"loss: eq. 2 bounds the mutual information by the mean of eq. 1, but {loss.why}. "
-                "Pass the loss of negwise.losses.info_nce without corrections."
+                "loss: eq. 2 bounds the mutual information by the mean of eq. 1, not by a loss that is weighted, "
+                "summed over rows or corrected by log_q, nor by another loss (bpr, bce, gbce, debiased, decoupled). "
+                "Pass the result of negwise.losses.info_nce without weight and log_q."
             )
         _check_pairs(loss.pairs, k)
         loss = loss.loss

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from negwise import distributed, metrics
-from negwise.losses import raise_late
+from negwise.losses import raise_deferred_errors
 from negwise.metrics.ranking import EvaluationSplit, rank_positives, recommend
 from negwise.records import RESULT, BestStep, Recommended, RunLog, RunResult, Scores, StepRecord, decode, read_run
 from negwise.training import checkpoint
@@ -198,7 +198,7 @@ class Run:
         """Log the steps since the last record, as one."""
         stop = self.sums.new_full((1,), float(self.signals.received))
         *sums, stops = distributed.total(torch.cat((self.sums, stop))).tolist()
-        raise_late()  # now that the GPU was waited for
+        raise_deferred_errors()  # now that the GPU was waited for
         self.stop_agreed = stops > 0
         seen = dict(zip(COUNTS, sums, strict=True))
         loss, log_k1 = seen["loss"] / seen["queries"], seen["log_k1"] / seen["queries"]

@@ -8,27 +8,30 @@ import torch
 from torch import Tensor
 
 from negwise.errors import NegwiseError
-from negwise.losses.fused import late, lookup, product, tally
-from negwise.losses.fused.given import NOTHING, Heat, Hidden
-from negwise.losses.fused.steps import turned
-from negwise.losses.kept import apart
-from negwise.losses.layout import Drawn, Keys, Layout, PerRow, Shared, Table, Tallied
-from negwise.losses.result import Rows
-from negwise.losses.visible import Visible
+from negwise.losses.fused.arguments import NO_MASK, MaskArguments, Temperature
+from negwise.losses.fused.counted import count_ids
+from negwise.losses.fused.deferred_errors import raise_deferred_errors
+from negwise.losses.fused.lookup import lookup_backward, lookup_forward
+from negwise.losses.fused.product import product_backward, product_forward
+from negwise.losses.fused.softmax_parts import scale_gradients
+from negwise.losses.layout import CountedKeys, DrawnKeys, Keys, Layout, PerRowKeys, SharedKeys, TableKeys
+from negwise.losses.masking import Masking
+from negwise.losses.result import RowLosses
+from negwise.losses.saved_tensors import split_tensors
 from negwise.protocols import Draw
 
 
-def rows(
-    query: Tensor, positive: Tensor, temperature: float | Tensor, layout: Keys, seen: Visible, stats: bool
-) -> Rows:
+def kernel_losses(
+    query: Tensor, positive: Tensor, temperature: float | Tensor, layout: Keys, masking: Masking, stats: bool
+) -> RowLosses:
     """``query`` and ``positive`` (B, D) as they came -> the loss of each row, with its gradient, in a few launches."""
-    late.raise_late()
-    heat = temperature if isinstance(temperature, Tensor) else None
+    raise_deferred_errors()
+    tensor = temperature if isinstance(temperature, Tensor) else None
     with torch.cuda.device_of(query):  # type: ignore[no-untyped-call]  # Triton launches there; so does autograd
         loss, wins, pairs = _Fused.apply(  # type: ignore[no-untyped-call]
-            query, positive, layout.keys, heat, temperature, layout, seen, stats, torch.is_grad_enabled()
+            query, positive, layout.keys, tensor, temperature, layout, masking, stats, torch.is_grad_enabled()
         )
-    return Rows(loss, wins, pairs) if stats else Rows(loss, None, None)
+    return RowLosses(loss, wins, pairs) if stats else RowLosses(loss, None, None)
 
 
 class _Fused(torch.autograd.Function):
@@ -41,64 +44,73 @@ class _Fused(torch.autograd.Function):
         temperature: Tensor | None,
         number: float,
         layout: Keys,
-        seen: Visible,
+        masking: Masking,
         stats: bool,
         graph: bool,
     ) -> tuple[Tensor, Tensor, Tensor]:
         own, other, table = query.contiguous(), positive.contiguous(), keys.contiguous()
-        heat, hidden = Heat.of(number if temperature is None else temperature, query), Hidden.of(seen)
-        need_query, _, need_keys, need_heat, *_ = ctx.needs_input_grad
-        pull, train = graph and (need_query or need_heat), graph and need_keys
-        taken = None
-        if isinstance(layout, Shared):
-            batch = keys is positive
-            done = product.forward(own, other, table, heat, hidden, seen.width, stats, pull, batch)
-        elif isinstance(layout, Tallied):
-            taken = tally.times(table, layout.ids, hidden, len(own), seen.width)
-            done = product.forward(own, other, table, heat, NOTHING, len(table), stats, pull, False, taken)
+        temperatures = Temperature.of(number if temperature is None else temperature, query)
+        masks = MaskArguments.of(masking)
+        need_query, _, need_keys, need_temperature, *_ = ctx.needs_input_grad
+        query_grad, key_grad = graph and (need_query or need_temperature), graph and need_keys
+        used = None  # ids or their counts, which the keys' gradient reads again
+        if isinstance(layout, SharedKeys):
+            in_batch = keys is positive
+            result = product_forward(own, other, table, temperatures, masks, masking.width, stats, query_grad, in_batch)
+        elif isinstance(layout, CountedKeys):
+            used = count_ids(table, layout.ids, masks, len(own), masking.width)
+            result = product_forward(
+                own, other, table, temperatures, NO_MASK, len(table), stats, query_grad, False, used
+            )
         else:
-            done, taken = lookup.forward(own, other, table, _ids(layout), heat, hidden, seen.width, stats, pull, train)
+            result, used = lookup_forward(
+                own, other, table, _ids(layout), temperatures, masks, masking.width, stats, query_grad, key_grad
+            )
         # Frozen negatives are not kept: a queue may be overwritten before backward.
-        given, ctx.together = apart(hidden) if train else ([], None)
-        again = (keys, *given) if train else ()
-        ctx.save_for_backward(query, done.kept, done.units, taken if train else None, temperature, *again)
-        ctx.heat, ctx.width, ctx.kind = heat, seen.width, type(layout)
-        ctx.other = positive.dtype
-        ctx.mark_non_differentiable(done.wins, done.pairs)
-        return done.loss, done.wins, done.pairs
+        tensors, ctx.rebuild = split_tensors(masks) if key_grad else ([], None)
+        for_keys = (keys, *tensors) if key_grad else ()
+        ctx.save_for_backward(
+            query, result.saved, result.unit_grads, used if key_grad else None, temperature, *for_keys
+        )
+        ctx.temperatures, ctx.width, ctx.kind = temperatures, masking.width, type(layout)
+        ctx.positive_dtype = positive.dtype
+        ctx.mark_non_differentiable(result.wins, result.pairs)
+        return result.loss, result.wins, result.pairs
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor, *_: Tensor) -> tuple[Tensor | None, ...]:
         if torch.is_grad_enabled():
             raise NegwiseError("the fused loss has no second derivative; pass impl='reference' to info_nce")
-        late.raise_late()
-        query, kept, units, taken, temperature, *again = ctx.saved_tensors
-        need_query, need_positive, need_keys, need_heat, *rest = ctx.needs_input_grad
+        raise_deferred_errors()
+        query, saved, unit_grads, used, temperature, *read_again = ctx.saved_tensors
+        need_query, need_positive, need_keys, need_temperature, *rest = ctx.needs_input_grad
         own, grad = query.contiguous(), grad.contiguous()
-        for_query, for_positive, rates = turned(
-            own, grad, kept, units, ctx.heat,
-            query.dtype if need_query else None, ctx.other if need_positive else None, need_keys,
+        for_query, for_positive, rates = scale_gradients(
+            own, grad, saved, unit_grads, ctx.temperatures,
+            query.dtype if need_query else None, ctx.positive_dtype if need_positive else None, need_keys,
         )  # fmt: skip
-        for_keys = for_heat = None
+        for_keys = for_temperature = None
         if need_keys:
             assert rates is not None
-            keys, *given = again
-            table, (hidden,) = keys.contiguous(), ctx.together(given)
-            if ctx.kind is Shared:
-                for_keys = product.backward_keys(own, table, ctx.width, kept, rates, ctx.heat, hidden)
-            elif ctx.kind is Tallied:
-                for_keys = product.backward_keys(own, table, len(table), kept, rates, ctx.heat, NOTHING, taken)
+            keys, *tensors = read_again
+            table, (masks,) = keys.contiguous(), ctx.rebuild(tensors)
+            if ctx.kind is SharedKeys:
+                for_keys = product_backward(own, table, ctx.width, saved, rates, ctx.temperatures, masks)
+            elif ctx.kind is CountedKeys:
+                for_keys = product_backward(own, table, len(table), saved, rates, ctx.temperatures, NO_MASK, used)
             else:
-                ids = ctx.kind is not PerRow
-                for_keys = lookup.backward_keys(own, table, ids, taken, kept, rates, ctx.heat, hidden)
-        if need_heat:  # every score is q . k / T, so dT = -(q . dq) / T
-            each = -grad * (own.float() * units).sum(1) / temperature.reshape(-1).to(grad)
-            for_heat = (each if ctx.heat.step else each.sum()).reshape(temperature.shape).to(temperature)
-        return (for_query, for_positive, for_keys, for_heat, *([None] * len(rest)))
+                ids = ctx.kind is not PerRowKeys
+                for_keys = lookup_backward(own, table, ids, used, saved, rates, ctx.temperatures, masks)
+        if need_temperature:  # every score is q . k / T, so dT = -(q . dq) / T
+            each = -grad * (own.float() * unit_grads).sum(1) / temperature.reshape(-1).to(grad)
+            for_temperature = (
+                (each if ctx.temperatures.stride else each.sum()).reshape(temperature.shape).to(temperature)
+            )
+        return (for_query, for_positive, for_keys, for_temperature, *([None] * len(rest)))
 
 
-def _ids(layout: Layout | Drawn) -> Tensor | Draw | None:
+def _ids(layout: Layout | DrawnKeys) -> Tensor | Draw | None:
     """What says which rows of the keys are read; None where each row has its own."""
-    if isinstance(layout, Drawn):
+    if isinstance(layout, DrawnKeys):
         return layout.draw
-    return layout.ids.contiguous() if isinstance(layout, Table) else None
+    return layout.ids.contiguous() if isinstance(layout, TableKeys) else None

@@ -13,13 +13,13 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from negwise.losses.fused.draw_kernels import draw_slots
-from negwise.losses.fused.online import LOG2E, inverse
+from negwise.losses.fused.drawn_ids_kernels import draw_slots
+from negwise.losses.fused.softmax_parts import LOG2E, inverse
 
 
 @triton.jit
-def which(
-    ids, draw, k0, k1, step, mask, row_ids, key_ids, taken, notes, name, poison, b, j, last, limit, K, M,
+def select_keys(
+    ids, draw, k0, k1, step, mask, row_ids, key_ids, used_ids, errors, own_id, poison, b, j, last, limit, K, M,
     DRAWN: tl.constexpr,
 ):  # fmt: skip
     """Which places of a tile hold a negative that row b sees, and the row of the table that it is."""
@@ -34,53 +34,53 @@ def which(
         row = b * K + j
     if row_ids is not None:
         if key_ids is not None:
-            names = tl.load(key_ids + b * K + j, mask=ok, other=0).to(tl.int64)
+            ids_here = tl.load(key_ids + b * K + j, mask=ok, other=0).to(tl.int64)
         else:
-            names = row
-        ok = ok & (names != name)
+            ids_here = row
+        ok = ok & (ids_here != own_id)
     if ids is not None:
         outside = ok & ((row < 0) | (row >= M))
-        stray = tl.max(outside.to(tl.int32), 0) > 0
-        if stray:
-            tl.store(notes + 3, b)
-            tl.store(notes + 4, tl.max(tl.where(outside, row, -(2**62)), 0))
-            tl.store(notes + 5, M.to(tl.int64))
-            tl.store(notes + 2, 1)
-        poison = tl.where(stray, float("nan"), poison)
+        any_outside = tl.max(outside.to(tl.int32), 0) > 0
+        if any_outside:
+            tl.store(errors + 3, b)
+            tl.store(errors + 4, tl.max(tl.where(outside, row, -(2**62)), 0))
+            tl.store(errors + 5, M.to(tl.int64))
+            tl.store(errors + 2, 1)
+        poison = tl.where(any_outside, float("nan"), poison)
         ok = ok & (outside == 0)
-    if taken is not None:
+    if used_ids is not None:
         held = row if DRAWN or ids is not None else 0
-        tl.store(taken + b * K + j, tl.where(ok, held, M).to(tl.int32), mask=j < last)
+        tl.store(used_ids + b * K + j, tl.where(ok, held, M).to(tl.int32), mask=j < last)
     return ok, tl.where(ok, row, 0), poison
 
 
 @triton.jit
-def limit_of(counts, notes, b, K, tell):
-    """How many negatives row b has, and whether that was beyond what there are, which is noted where ``tell``."""
+def read_limit(counts, errors, b, K, report):
+    """How many negatives row b has, and whether that was beyond what there are, which is noted where ``report``."""
     limit = K
     beyond = K < 0
     if counts is not None:
         count = tl.load(counts + b).to(tl.int64)
         beyond = (count < 0) | (count > K)
-        if beyond & tell:
-            tl.store(notes + 7, b)
-            tl.store(notes + 8, count)
-            tl.store(notes + 9, K.to(tl.int64))
-            tl.store(notes + 6, 1)
+        if beyond & report:
+            tl.store(errors + 7, b)
+            tl.store(errors + 8, count)
+            tl.store(errors + 9, K.to(tl.int64))
+            tl.store(errors + 6, 1)
         limit = tl.where(beyond, 0, count).to(tl.int32)
     return limit, beyond
 
 
 @triton.jit(do_not_specialize=["k0", "k1", "step", "B", "K", "M", "span"])
-def look_up(
+def lookup_forward_kernel(
     query, positive, keys, ids, draw, k0, k1, step, mask, counts, row_ids, key_ids, log_q, temperatures, temperature,
-    parts, pulls, taken, notes, B, K, M, span,
-    D: tl.constexpr, BLOCK_K: tl.constexpr, BLOCK_D: tl.constexpr, STEP: tl.constexpr, PER_ROW_Q: tl.constexpr,
-    STATS: tl.constexpr, PULL: tl.constexpr, DRAWN: tl.constexpr,
+    parts, accs, used_ids, errors, B, K, M, span,
+    D: tl.constexpr, BLOCK_K: tl.constexpr, BLOCK_D: tl.constexpr, STRIDE: tl.constexpr, PER_ROW_Q: tl.constexpr,
+    STATS: tl.constexpr, QUERY_GRAD: tl.constexpr, DRAWN: tl.constexpr,
 ):  # fmt: skip
-    """Columns ``[s span, (s + 1) span)`` of row b; ``parts`` and ``pulls`` as in `settle`.
+    """Columns ``[s span, (s + 1) span)`` of row b; ``parts`` and ``accs`` as in `merge_kernel`.
 
-    The keys are a table, by ``ids`` or, where they are DRAWN, by ``draw``; else (B, K, D). ``taken`` (B, K):
+    The keys are a table, by ``ids`` or, where they are DRAWN, by ``draw``; else (B, K, D). ``used_ids`` (B, K):
     the id that was read, M where there was none. Keys are on their way while the tile before them is worked on, and
     their ids a tile earlier.
     """
@@ -93,39 +93,42 @@ def look_up(
     # As a tile, so that it is added up in the order of the keys: a key that equals the positive then ties with it.
     own = positive + b * D + d[None, :] + tl.zeros((BLOCK_K, 1), tl.int64)
     own = tl.load(own, mask=width[None, :] & (lanes >= 0)[:, None], other=0.0).to(tl.float32)
-    raws = tl.sum(own * q[None, :], 1)
-    raw = tl.max(raws, 0) + tl.sum(raws * 0, 0)  # a maximum passes over NaN
-    inv = inverse(temperatures, temperature, b, b >= 0, STEP)
+    pos_scores = tl.sum(own * q[None, :], 1)
+    pos_score = tl.max(pos_scores, 0) + tl.sum(pos_scores * 0, 0)  # a maximum passes over NaN
+    inv = inverse(temperatures, temperature, b, b >= 0, STRIDE)
 
-    limit, beyond = limit_of(counts, notes, b, K, s == 0)
-    raw = tl.where(beyond, float("nan"), raw)
-    name = b
+    limit, beyond = read_limit(counts, errors, b, K, s == 0)
+    pos_score = tl.where(beyond, float("nan"), pos_score)
+    own_id = b
     if row_ids is not None:
-        name = tl.load(row_ids + b).to(tl.int64)
+        own_id = tl.load(row_ids + b).to(tl.int64)
 
-    top = raw
+    top = pos_score
     total = 0.0
-    beaten = 0.0
-    seen = 0.0
+    n_above = 0.0
+    n_pairs = 0.0
     poison = 0.0
-    pull = tl.zeros((BLOCK_D,), tl.float32)
+    acc = tl.zeros((BLOCK_D,), tl.float32)
     first = s * span
     last = tl.minimum(first + span, K)
     j = first + lanes
-    ok, row, poison = which(
-        ids, draw, k0, k1, step, mask, row_ids, key_ids, taken, notes, name, poison, b, j, last, limit, K, M, DRAWN
+    ok, row, poison = select_keys(
+        ids, draw, k0, k1, step, mask, row_ids, key_ids, used_ids, errors, own_id, poison, b, j, last, limit, K, M,
+        DRAWN,
     )  # fmt: skip
     k = tl.load(keys + row[:, None] * D + d[None, :], mask=ok[:, None] & width[None, :], other=0.0)
     j += BLOCK_K
-    later, row, poison = which(
-        ids, draw, k0, k1, step, mask, row_ids, key_ids, taken, notes, name, poison, b, j, last, limit, K, M, DRAWN
+    ahead_ok, row, poison = select_keys(
+        ids, draw, k0, k1, step, mask, row_ids, key_ids, used_ids, errors, own_id, poison, b, j, last, limit, K, M,
+        DRAWN,
     )  # fmt: skip
     for start in range(first, last, BLOCK_K):
-        coming = tl.load(keys + row[:, None] * D + d[None, :], mask=later[:, None] & width[None, :], other=0.0)
+        next_k = tl.load(keys + row[:, None] * D + d[None, :], mask=ahead_ok[:, None] & width[None, :], other=0.0)
         j = start + 2 * BLOCK_K + lanes
-        next_ok = later
-        later, row, poison = which(
-            ids, draw, k0, k1, step, mask, row_ids, key_ids, taken, notes, name, poison, b, j, last, limit, K, M, DRAWN
+        next_ok = ahead_ok
+        ahead_ok, row, poison = select_keys(
+            ids, draw, k0, k1, step, mask, row_ids, key_ids, used_ids, errors, own_id, poison, b, j, last, limit, K, M,
+            DRAWN,
         )  # fmt: skip
         wide = k.to(tl.float32)
         score = tl.where(ok, tl.sum(wide * q[None, :], 1), float("-inf"))
@@ -134,34 +137,34 @@ def look_up(
             shift = log_q + (b * K if PER_ROW_Q else 0) + start + lanes
             t = tl.where(ok, score - tl.load(shift, mask=ok, other=0.0).to(tl.float32) / inv, float("-inf"))
         poison += tl.sum(tl.where(ok, t * 0, 0.0), 0)
-        higher = tl.maximum(top, tl.max(t, 0))
-        power = tl.exp2(inv * LOG2E * (t - higher))
-        shrink = tl.exp2(inv * LOG2E * (top - higher))
-        total = total * shrink + tl.sum(power, 0)
-        if PULL:
-            pull = pull * shrink + tl.sum(power[:, None] * wide, 0)
+        new_top = tl.maximum(top, tl.max(t, 0))
+        power = tl.exp2(inv * LOG2E * (t - new_top))
+        rescale = tl.exp2(inv * LOG2E * (top - new_top))
+        total = total * rescale + tl.sum(power, 0)
+        if QUERY_GRAD:
+            acc = acc * rescale + tl.sum(power[:, None] * wide, 0)
         if STATS:
-            beaten += tl.sum((score > raw).to(tl.float32) + (score >= raw).to(tl.float32), 0)
-        seen += tl.sum(ok.to(tl.float32), 0)
-        top = higher
+            n_above += tl.sum((score > pos_score).to(tl.float32) + (score >= pos_score).to(tl.float32), 0)
+        n_pairs += tl.sum(ok.to(tl.float32), 0)
+        top = new_top
         ok = next_ok
-        k = coming
+        k = next_k
 
     at = parts + s.to(tl.int64) * B + b
     size = tl.num_programs(1).to(tl.int64) * B
     tl.store(at, top)
     tl.store(at + size, total)
     tl.store(at + 2 * size, total)
-    tl.store(at + 3 * size, 0.5 * beaten)
-    tl.store(at + 4 * size, seen)
+    tl.store(at + 3 * size, 0.5 * n_above)
+    tl.store(at + 4 * size, n_pairs)
     tl.store(at + 5 * size, poison)
-    tl.store(at + 6 * size, raw)
-    if PULL:
-        tl.store(pulls + (s.to(tl.int64) * B + b) * D + d, pull, mask=width)
+    tl.store(at + 6 * size, pos_score)
+    if QUERY_GRAD:
+        tl.store(accs + (s.to(tl.int64) * B + b) * D + d, acc, mask=width)
 
 
 @triton.jit(do_not_specialize=["N"])
-def mark_runs(sorted_ids, begins, ends, N, BLOCK: tl.constexpr):
+def mark_runs_kernel(sorted_ids, begins, ends, N, BLOCK: tl.constexpr):
     """Where each id's run begins and ends in the sorted ids; both stay 0 for an id that is not there."""
     i = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
     here = tl.load(sorted_ids + i, mask=i < N, other=0)
@@ -172,33 +175,33 @@ def mark_runs(sorted_ids, begins, ends, N, BLOCK: tl.constexpr):
 
 
 @triton.jit
-def _add_up(
-    onto, key, order, first, last, query, kept, rates, temperatures, temperature, log_q, K, d, width,
-    D: tl.constexpr, BLOCK: tl.constexpr, STEP: tl.constexpr, PER_ROW_Q: tl.constexpr,
+def _add_shares(
+    out, key, order, first, last, query, saved, rates, temperatures, temperature, log_q, K, d, width,
+    D: tl.constexpr, BLOCK: tl.constexpr, STRIDE: tl.constexpr, PER_ROW_Q: tl.constexpr,
 ):  # fmt: skip
-    """``onto + sum of share_b query_b`` over the sorted places from ``first`` to ``last``."""
+    """``out + sum of share_b query_b`` over the sorted places from ``first`` to ``last``."""
     for start in range(first, last, BLOCK):
         i = start + tl.arange(0, BLOCK)
         ok = i < last
         flat = tl.load(order + i, mask=ok, other=0)
         b = flat // K
         q = tl.load(query + b[:, None] * D + d[None, :], mask=ok[:, None] & width[None, :], other=0.0).to(tl.float32)
-        top = tl.load(kept + b, mask=ok, other=0.0)
+        top = tl.load(saved + b, mask=ok, other=0.0)
         rate = tl.load(rates + b, mask=ok, other=0.0)
-        inv = inverse(temperatures, temperature, b, ok, STEP)
+        inv = inverse(temperatures, temperature, b, ok, STRIDE)
         t = tl.sum(q * key[None, :], 1)
         if log_q is not None:
             t -= tl.load(log_q + (flat if PER_ROW_Q else flat - b * K), mask=ok, other=0.0).to(tl.float32) / inv
         share = tl.where(ok, tl.exp2(inv * LOG2E * (t - top)) * rate, 0.0)
-        onto += tl.sum(share[:, None] * q, 0)
-    return onto
+        out += tl.sum(share[:, None] * q, 0)
+    return out
 
 
 @triton.jit(do_not_specialize=["K", "M"])
-def sum_runs(
-    keys, sorted_ids, order, query, kept, rates, temperatures, temperature, log_q, sums, K, M,
+def sum_runs_kernel(
+    keys, sorted_ids, order, query, saved, rates, temperatures, temperature, log_q, sums, K, M,
     D: tl.constexpr, BLOCK_D: tl.constexpr, BLOCK: tl.constexpr, RUN: tl.constexpr,
-    STEP: tl.constexpr, PER_ROW_Q: tl.constexpr,
+    STRIDE: tl.constexpr, PER_ROW_Q: tl.constexpr,
 ):  # fmt: skip
     """``sums`` (N // RUN, D): the sum over RUN sorted places from c RUN on, where they all have the same id."""
     c = tl.program_id(0)
@@ -207,68 +210,66 @@ def sum_runs(
         d = tl.arange(0, BLOCK_D)
         width = d < D
         key = tl.load(keys + first.to(tl.int64) * D + d, mask=width, other=0.0).to(tl.float32)
-        found = _add_up(
-            tl.zeros((BLOCK_D,), tl.float32), key, order, c * RUN, c * RUN + RUN, query, kept, rates,
-            temperatures, temperature, log_q, K, d, width, D, BLOCK, STEP, PER_ROW_Q,
+        key_grad = _add_shares(
+            tl.zeros((BLOCK_D,), tl.float32), key, order, c * RUN, c * RUN + RUN, query, saved, rates,
+            temperatures, temperature, log_q, K, d, width, D, BLOCK, STRIDE, PER_ROW_Q,
         )  # fmt: skip
-        tl.store(sums + c.to(tl.int64) * D + d, found, mask=width)
+        tl.store(sums + c.to(tl.int64) * D + d, key_grad, mask=width)
 
 
 @triton.jit(do_not_specialize=["K", "M"])
-def collect(
-    keys, begins, ends, order, query, kept, rates, temperatures, temperature, log_q, sums, onto, K, M,
+def table_gradient_kernel(
+    keys, begins, ends, order, query, saved, rates, temperatures, temperature, log_q, sums, out, K, M,
     D: tl.constexpr, BLOCK_D: tl.constexpr, BLOCK: tl.constexpr, RUN: tl.constexpr,
-    STEP: tl.constexpr, PER_ROW_Q: tl.constexpr,
+    STRIDE: tl.constexpr, PER_ROW_Q: tl.constexpr,
 ):  # fmt: skip
-    """``onto`` (M, D), every row of it: the sum over its run; whole parts of `RUN` come from ``sums``."""
+    """``out`` (M, D), every row of it: the sum over its run; whole parts of `RUN` come from ``sums``."""
     d = tl.arange(0, BLOCK_D)
     width = d < D
     stride = tl.full((BLOCK_D,), D, tl.int64)
     for row in range(tl.program_id(0), M, tl.num_programs(0)):
         begin = tl.load(begins + row)
         end = tl.load(ends + row)
-        found = tl.zeros((BLOCK_D,), tl.float32)
+        key_grad = tl.zeros((BLOCK_D,), tl.float32)
         if end > begin:
             key = tl.load(keys + row * stride + d, mask=width, other=0.0).to(tl.float32)
             whole = (begin + RUN - 1) // RUN
             until = tl.maximum(end // RUN, whole)
             split = until > whole
-            found = _add_up(
-                found, key, order, begin, tl.where(split, whole * RUN, end), query, kept, rates,
-                temperatures, temperature, log_q, K, d, width, D, BLOCK, STEP, PER_ROW_Q,
+            key_grad = _add_shares(
+                key_grad, key, order, begin, tl.where(split, whole * RUN, end), query, saved, rates,
+                temperatures, temperature, log_q, K, d, width, D, BLOCK, STRIDE, PER_ROW_Q,
             )  # fmt: skip
             if split:
                 for start in range(whole, until, BLOCK):
                     c = start + tl.arange(0, BLOCK)
                     part = sums + c.to(tl.int64)[:, None] * D + d[None, :]
-                    found += tl.sum(tl.load(part, mask=(c < until)[:, None] & width[None, :], other=0.0), 0)
-                found = _add_up(
-                    found, key, order, until * RUN, end, query, kept, rates,
-                    temperatures, temperature, log_q, K, d, width, D, BLOCK, STEP, PER_ROW_Q,
+                    key_grad += tl.sum(tl.load(part, mask=(c < until)[:, None] & width[None, :], other=0.0), 0)
+                key_grad = _add_shares(
+                    key_grad, key, order, until * RUN, end, query, saved, rates,
+                    temperatures, temperature, log_q, K, d, width, D, BLOCK, STRIDE, PER_ROW_Q,
                 )  # fmt: skip
-        tl.store(onto + row * stride + d, found.to(onto.dtype.element_ty), mask=width)
+        tl.store(out + row * stride + d, key_grad.to(out.dtype.element_ty), mask=width)
 
 
 @triton.jit(do_not_specialize=["K"])
-def spread(
-    keys, taken, query, kept, rates, temperatures, temperature, log_q, onto, K,
-    D: tl.constexpr, BLOCK_K: tl.constexpr, BLOCK_D: tl.constexpr, STEP: tl.constexpr, PER_ROW_Q: tl.constexpr,
+def per_row_gradient_kernel(
+    keys, used_ids, query, saved, rates, temperatures, temperature, log_q, out, K,
+    D: tl.constexpr, BLOCK_K: tl.constexpr, BLOCK_D: tl.constexpr, STRIDE: tl.constexpr, PER_ROW_Q: tl.constexpr,
 ):  # fmt: skip
-    """``onto`` (B, K, D), every place of it: the gradient of keys that belong to one row."""
+    """``out`` (B, K, D), every place of it: the gradient of keys that belong to one row."""
     b = tl.program_id(0).to(tl.int64)
     j = tl.program_id(1) * BLOCK_K + tl.arange(0, BLOCK_K)
     d = tl.arange(0, BLOCK_D)
     width = d < D
     inside = (j < K)[:, None] & width[None, :]
     flat = b * K + j
-    ok = tl.load(taken + flat, mask=j < K, other=1) == 0
+    ok = tl.load(used_ids + flat, mask=j < K, other=1) == 0
     q = tl.load(query + b * D + d, mask=width, other=0.0).to(tl.float32)
     k = tl.load(keys + flat[:, None] * D + d[None, :], mask=ok[:, None] & width[None, :], other=0.0).to(tl.float32)
-    inv = inverse(temperatures, temperature, b, b >= 0, STEP)
+    inv = inverse(temperatures, temperature, b, b >= 0, STRIDE)
     t = tl.sum(k * q[None, :], 1)
     if log_q is not None:
         t -= tl.load(log_q + (flat if PER_ROW_Q else j), mask=ok, other=0.0).to(tl.float32) / inv
-    share = tl.where(ok, tl.exp2(inv * LOG2E * (t - tl.load(kept + b))) * tl.load(rates + b), 0.0)
-    tl.store(
-        onto + flat[:, None] * D + d[None, :], (share[:, None] * q[None, :]).to(onto.dtype.element_ty), mask=inside
-    )
+    share = tl.where(ok, tl.exp2(inv * LOG2E * (t - tl.load(saved + b))) * tl.load(rates + b), 0.0)
+    tl.store(out + flat[:, None] * D + d[None, :], (share[:, None] * q[None, :]).to(out.dtype.element_ty), mask=inside)

@@ -8,41 +8,45 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from negwise.losses.fused import late
-from negwise.losses.fused.given import Heat, Hidden, power_of_two, processors
-from negwise.losses.fused.product_kernels import multiply, multiply_back
-from negwise.losses.fused.steps import Settled, settled
+from negwise.losses.fused import deferred_errors
+from negwise.losses.fused.arguments import MaskArguments, Temperature, next_power_of_two, processors
+from negwise.losses.fused.product_kernels import product_backward_kernel, product_forward_kernel
+from negwise.losses.fused.softmax_parts import ForwardResult, merge_parts
 
-LONGEST = 256
+MAX_EXACT_SUM = 256
 """Products that are added up in one go and are as exact as the reference's (measured): tensor cores cut off what they
 add up, a little per step, and float32 is rounded at each."""
 
 
-def forward(
-    query: Tensor, positive: Tensor, keys: Tensor, heat: Heat, hidden: Hidden,
-    width: int, stats: bool, pull: bool, batch: bool, times: Tensor | None = None,
-) -> Settled:  # fmt: skip
-    """The rows' results; ``batch``: the keys are the positives; ``times`` (B, K): how often each row has each key."""
+def product_forward(
+    query: Tensor, positive: Tensor, keys: Tensor, temperature: Temperature, masks: MaskArguments,
+    width: int, stats: bool, query_grad: bool, in_batch: bool, key_counts: Tensor | None = None,
+) -> ForwardResult:  # fmt: skip
+    """The rows' results; ``in_batch``: the keys are the positives; ``key_counts`` (B, K): how often each row has each
+    key.
+    """
     rows, depth = query.shape
     block_b, block_k, block_d, warps, stages = _tile(query, keys)
     tiles = -(-rows // block_b)
     span, splits = _split(width, block_k, tiles, query.device)
     parts = query.new_empty(7, splits, rows, dtype=torch.float32)
-    pulls = query.new_empty(splits, rows, depth, dtype=torch.float32) if pull else None
-    partial = hidden.partial or times is not None
-    multiply[(tiles, splits)](
-        query, positive, keys, times, hidden.mask, hidden.counts, hidden.row_ids, hidden.key_ids, hidden.log_q,
-        heat.tensor, heat.number, parts, pulls, late.notes(query.device), rows, width, span,
+    accs = query.new_empty(splits, rows, depth, dtype=torch.float32) if query_grad else None
+    partial = masks.partial or key_counts is not None
+    product_forward_kernel[(tiles, splits)](
+        query, positive, keys, key_counts, masks.mask, masks.counts, masks.row_ids, masks.key_ids, masks.log_q,
+        temperature.tensor, temperature.number, parts, accs, deferred_errors.error_slots(query.device),
+        rows, width, span,
         D=depth, BLOCK_B=block_b, BLOCK_K=block_k, BLOCK_D=block_d, PART=_part(block_d, query, keys),
-        STEP=heat.step, PER_ROW_Q=hidden.per_row_q, STATS=stats, PULL=pull,
-        DENSE=not partial, CLEAN=partial and not batch, OWN=hidden.own, num_warps=warps, num_stages=stages,
+        STRIDE=temperature.stride, PER_ROW_Q=masks.per_row_q, STATS=stats, QUERY_GRAD=query_grad,
+        DENSE=not partial, CLEAN=partial and not in_batch, OWN=masks.exclude_diagonal,
+        num_warps=warps, num_stages=stages,
     )  # fmt: skip
-    return settled(positive, heat, parts, pulls, hidden.log_q is not None)
+    return merge_parts(positive, temperature, parts, accs, masks.log_q is not None)
 
 
-def backward_keys(
-    query: Tensor, keys: Tensor, width: int, kept: Tensor, rates: Tensor, heat: Heat, hidden: Hidden,
-    times: Tensor | None = None,
+def product_backward(
+    query: Tensor, keys: Tensor, width: int, saved: Tensor, rates: Tensor, temperature: Temperature,
+    masks: MaskArguments, key_counts: Tensor | None = None,
 ) -> Tensor:  # fmt: skip
     """The gradient of the keys, in their dtype, added up in float32, the same bits each time."""
     rows, depth = query.shape
@@ -52,15 +56,15 @@ def backward_keys(
     tiles = -(-width // block_k)
     span, splits = _split(rows, block_b, tiles, query.device)
     dtype = keys.dtype if splits == 1 else torch.float32
-    onto = torch.empty(splits, width, depth, dtype=dtype, device=query.device)
-    multiply_back[(tiles, splits)](
-        query, keys, times, hidden.mask, hidden.counts, hidden.row_ids, hidden.key_ids, hidden.log_q,
-        heat.tensor, heat.number, kept, rates, onto, rows, width, span,
+    out = torch.empty(splits, width, depth, dtype=dtype, device=query.device)
+    product_backward_kernel[(tiles, splits)](
+        query, keys, key_counts, masks.mask, masks.counts, masks.row_ids, masks.key_ids, masks.log_q,
+        temperature.tensor, temperature.number, saved, rates, out, rows, width, span,
         D=depth, BLOCK_B=block_b, BLOCK_K=block_k, BLOCK_D=block_d, PART=_part(block_d, query, keys),
-        STEP=heat.step, PER_ROW_Q=hidden.per_row_q, DENSE=not hidden.partial and times is None, OWN=hidden.own,
-        num_warps=warps, num_stages=stages,
+        STRIDE=temperature.stride, PER_ROW_Q=masks.per_row_q, DENSE=not masks.partial and key_counts is None,
+        OWN=masks.exclude_diagonal, num_warps=warps, num_stages=stages,
     )  # fmt: skip
-    return onto[0] if splits == 1 else onto.sum(0).to(keys.dtype)
+    return out[0] if splits == 1 else out.sum(0).to(keys.dtype)
 
 
 def _split(total: int, block: int, others: int, device: torch.device) -> tuple[int, int]:
@@ -73,14 +77,14 @@ def _split(total: int, block: int, others: int, device: torch.device) -> tuple[i
 
 def _part(block_d: int, query: Tensor, keys: Tensor) -> int:
     """Columns of a score that are added up in one go: all of them, or few where all would be less exact."""
-    if block_d <= LONGEST:
+    if block_d <= MAX_EXACT_SUM:
         return block_d
     return 128 if query.dtype == keys.dtype and query.element_size() == 2 else 64
 
 
 def _tile(query: Tensor, keys: Tensor) -> tuple[int, int, int, int, int]:
     """Rows, keys and width of a tile, its warps, and how many tiles are fetched ahead; the rows stay, the keys pass."""
-    block_d = max(16, power_of_two(query.shape[1]))
+    block_d = max(16, next_power_of_two(query.shape[1]))
     if query.dtype == keys.dtype and query.element_size() == 2:
         if block_d <= 128:
             return 64, 128 if query.dtype == torch.bfloat16 else 64, block_d, 4, 3

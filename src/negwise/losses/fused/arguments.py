@@ -8,26 +8,28 @@ from functools import cache
 import torch
 from torch import Tensor
 
-from negwise.losses.visible import Visible
+from negwise.losses.masking import Masking
 
 
 @dataclass(frozen=True)
-class Hidden:
-    """`Visible`, as the kernels read it."""
+class MaskArguments:
+    """`Masking`, as the kernels read it."""
 
     mask: Tensor | None  # (B, K) uint8
     counts: Tensor | None  # (B,)
     row_ids: Tensor | None  # (B,)
     key_ids: Tensor | None  # (K,) or (B, K)
     log_q: Tensor | None  # (K,) or (B, K)
-    own: bool  # not the negative of the row's own number
+    exclude_diagonal: bool  # not the negative of the row's own number
 
     @classmethod
-    def of(cls, seen: Visible) -> Hidden:
-        mask = None if seen.mask is None else seen.mask.contiguous().view(torch.uint8)
-        row_ids, key_ids = (None, None) if seen.own or seen.row_ids is None else (seen.row_ids, seen.key_ids)
-        counts, log_q = _dense(seen.counts), _dense(seen.log_q)
-        return cls(mask, counts, _dense(row_ids), _dense(key_ids), log_q, seen.own)
+    def of(cls, masking: Masking) -> MaskArguments:
+        mask = None if masking.mask is None else masking.mask.contiguous().view(torch.uint8)
+        row_ids, key_ids = (
+            (None, None) if masking.exclude_diagonal or masking.row_ids is None else (masking.row_ids, masking.key_ids)
+        )
+        counts, log_q = _contiguous(masking.counts), _contiguous(masking.log_q)
+        return cls(mask, counts, _contiguous(row_ids), _contiguous(key_ids), log_q, masking.exclude_diagonal)
 
     @property
     def partial(self) -> bool:
@@ -39,31 +41,31 @@ class Hidden:
         return self.log_q is not None and self.log_q.dim() == 2
 
 
-NOTHING = Hidden(None, None, None, None, None, own=False)
+NO_MASK = MaskArguments(None, None, None, None, None, exclude_diagonal=False)
 """Every row sees every key."""
 
 
 @dataclass(frozen=True)
-class Heat:
-    """The temperature: one number, or a tensor of one or of B numbers that are ``step`` apart."""
+class Temperature:
+    """The temperature: one number, or a tensor of one or of B numbers that are ``stride`` apart."""
 
     number: float
     tensor: Tensor | None
-    step: int
+    stride: int
 
     @classmethod
-    def of(cls, temperature: float | Tensor, like: Tensor) -> Heat:
+    def of(cls, temperature: float | Tensor, like: Tensor) -> Temperature:
         if not isinstance(temperature, Tensor):
             return cls(float(temperature), None, 0)
         flat = temperature.detach().to(like.device).reshape(-1).contiguous()
         return cls(1.0, flat, int(len(flat) > 1))
 
 
-def _dense(tensor: Tensor | None) -> Tensor | None:
+def _contiguous(tensor: Tensor | None) -> Tensor | None:
     return None if tensor is None else tensor.contiguous()
 
 
-def power_of_two(n: int) -> int:
+def next_power_of_two(n: int) -> int:
     """The smallest one that is not below ``n``."""
     return 1 << max(n - 1, 0).bit_length()
 

@@ -1,11 +1,12 @@
 """Ids drawn where they are read, from the counter that the samplers read: the same bits, and no (B, K) tensor.
 
-This is `negwise.samplers.catalogue.Catalogue.draw` for some slots ``j`` of one row b: the slot's half of a Philox
-block, the law, fresh tries where the id is barred, and at last the bisection that cannot fail. A row's numbers are read
-again for each tile of slots: they come from the nearest cache, while registers are what look-ups run short of.
+This is `negwise.samplers.distribution.CatalogueSampling.draw` for some slots ``j`` of one row b: the slot's half of a
+Philox block, the distribution, fresh tries where the id is excluded, and at last the bisection that cannot fail. A
+row's numbers are read again for each tile of slots: they come from the nearest cache, while registers are what look-ups
+run short of.
 
-``draw`` is a `negwise.losses.fused.draw.Source`, ``k0, k1, step`` the seed's two words and the step as signed 32 bits;
-where there is a ``when``, the step is read from there.
+``draw`` is a `negwise.losses.fused.drawn_ids.DrawArguments`, ``k0, k1, step`` the seed's two words and the step as
+signed 32 bits; where there is a ``when``, the step is read from there.
 Shapes: B rows, K slots.
 """
 
@@ -19,14 +20,14 @@ LOW = tl.constexpr(0xFFFFFFFF)
 
 
 @triton.jit
-def _words(draw, k0, k1, step, b, blocks, lap):
+def _words(draw, k0, k1, step, b, blocks, redraw):
     """`negwise.draws.block`: four words of 32 bits for each block of row b."""
     number = tl.load(draw.numbers + b)
     if draw.when is None:
         c2 = step.to(tl.uint32, bitcast=True)
     else:
         c2 = tl.load(draw.when).to(tl.uint32)
-    c3 = (number >> 32) | (lap << 16) | draw.stream
+    c3 = (number >> 32) | (redraw << 16) | draw.stream
     return tl.philox_impl(
         blocks.to(tl.uint32), number.to(tl.uint32), c2, c3.to(tl.uint32),
         k0.to(tl.uint32, bitcast=True), k1.to(tl.uint32, bitcast=True),
@@ -41,24 +42,24 @@ def _scale(hi, lo, n):
 
 
 @triton.jit
-def _pick(draw, hi, lo):
-    """The law's id for each word: by the alias table where there is one, else all alike."""
+def _draw_id(draw, hi, lo):
+    """The distribution's id for each word: by the alias table where there is one, else all alike."""
     if draw.columns is None:
         ids = _scale(hi, lo, draw.items)
     else:
-        own = hi.to(tl.int64) >> draw.shift
-        column = tl.load(draw.columns + own)
-        ids = tl.where(lo.to(tl.int64) < ((column >> 32) & LOW), own, column & LOW)
+        column_id = hi.to(tl.int64) >> draw.shift
+        column = tl.load(draw.columns + column_id)
+        ids = tl.where(lo.to(tl.int64) < ((column >> 32) & LOW), column_id, column & LOW)
     return ids
 
 
 @triton.jit
-def _known(draw, owner, ids, asked):
-    """Which of the ids that are ``asked`` for the owner knows: by the bitmap, or by bisection of the sorted keys."""
+def _is_excluded(draw, owner, ids, needed):
+    """Which of the ids that are ``needed`` the owner knows: by the bitmap, or by bisection of the sorted keys."""
     if draw.keys is None:
         found = ids < 0
     elif draw.bits is not None:
-        word = tl.load(draw.bits + owner * ((draw.items + 63) >> 6) + (ids >> 6), mask=asked, other=0)
+        word = tl.load(draw.bits + owner * ((draw.items + 63) >> 6) + (ids >> 6), mask=needed, other=0)
         found = ((word >> (ids & 63)) & 1) != 0
     else:
         begin = tl.load(draw.offsets + owner)
@@ -68,10 +69,10 @@ def _known(draw, owner, ids, asked):
         at = begin + ids * 0
         while length > 1:
             half = length >> 1
-            at += tl.where(tl.load(draw.keys + at + half, mask=asked, other=0) <= wanted, half, 0)
+            at += tl.where(tl.load(draw.keys + at + half, mask=needed, other=0) <= wanted, half, 0)
             length -= half
-        found = tl.load(draw.keys + at, mask=asked & (at < end), other=-1) == wanted
-    return found & asked
+        found = tl.load(draw.keys + at, mask=needed & (at < end), other=-1) == wanted
+    return found & needed
 
 
 @triton.jit
@@ -92,13 +93,13 @@ def _bisect(draw, b, unit):
     before it.
     """
     positive = tl.load(draw.positives + b)
-    own = _before(draw, positive + 1) - _before(draw, positive)
+    positive_mass = _before(draw, positive + 1) - _before(draw, positive)
     low = unit * 0
     high = low + (draw.items - 1)
-    gone = low
+    excluded_before = low
     if draw.keys is not None:
         owner = tl.load(draw.owners + b)
-        own = tl.where(_known(draw, owner, positive, positive >= 0), 0, own)
+        positive_mass = tl.where(_is_excluded(draw, owner, positive, positive >= 0), 0, positive_mass)
         begin = tl.load(draw.offsets + owner)
         end = tl.load(draw.offsets + owner + 1)
         base = owner * draw.items
@@ -111,17 +112,17 @@ def _bisect(draw, b, unit):
             inside = at < until
             item = tl.load(draw.keys + middle, mask=inside, other=0) - base
             item = tl.where(inside, item, 0)
-            gone = tl.load(draw.spent + middle, mask=inside, other=0) - spent
-            passed = _before(draw, item) - gone - tl.where(positive < item, own, 0) <= unit
+            excluded_before = tl.load(draw.spent + middle, mask=inside, other=0) - spent
+            passed = _before(draw, item) - excluded_before - tl.where(positive < item, positive_mass, 0) <= unit
             at = tl.where(inside & passed, middle + 1, at)
             until = tl.where(inside & (passed == 0), middle, until)
             length = length >> 1
         low = tl.where(at > begin, tl.load(draw.keys + at - 1, mask=at > begin, other=0) - base, 0)
         high = tl.where(at < end, tl.load(draw.keys + at, mask=at < end, other=0) - base - 1, high)
-        gone = tl.load(draw.spent + at) - spent
+        excluded_before = tl.load(draw.spent + at) - spent
     while tl.max(high - low, 0) > 0:
         middle = (low + high + 1) >> 1
-        passed = _before(draw, middle) - gone - tl.where(positive < middle, own, 0) <= unit
+        passed = _before(draw, middle) - excluded_before - tl.where(positive < middle, positive_mass, 0) <= unit
         low = tl.where(passed, middle, low)
         high = tl.where(passed, high, middle - 1)
     return low
@@ -134,28 +135,28 @@ def draw_slots(draw, k0, k1, step, b, j, ok):
     owner = tl.load(draw.owners + b)
     w0, w1, w2, w3 = _words(draw, k0, k1, step, b, j >> 1, 0)
     odd = (j & 1) != 0
-    ids = _pick(draw, tl.where(odd, w2, w0), tl.where(odd, w3, w1))
-    barred = ok & ((ids == positive) | _known(draw, owner, ids, ok))
-    lap = 1
-    while (lap <= draw.laps) & (tl.max(barred.to(tl.int32), 0) > 0):
-        w0, w1, w2, w3 = _words(draw, k0, k1, step, b, j, lap)
-        first = _pick(draw, w0, w1)
-        second = _pick(draw, w2, w3)
-        missed = barred & ((first == positive) | _known(draw, owner, first, barred))
-        ids = tl.where(barred, tl.where(missed, second, first), ids)
-        barred = missed & ((second == positive) | _known(draw, owner, second, missed))
-        lap += 1
-    if tl.max(barred.to(tl.int32), 0) > 0:
-        w0, w1, w2, w3 = _words(draw, k0, k1, step, b, j, lap)
-        ids = tl.where(barred, _bisect(draw, b, _scale(w0, w1, tl.load(draw.allowed + b))), ids)
+    ids = _draw_id(draw, tl.where(odd, w2, w0), tl.where(odd, w3, w1))
+    excluded = ok & ((ids == positive) | _is_excluded(draw, owner, ids, ok))
+    redraw = 1
+    while (redraw <= draw.max_redraws) & (tl.max(excluded.to(tl.int32), 0) > 0):
+        w0, w1, w2, w3 = _words(draw, k0, k1, step, b, j, redraw)
+        first = _draw_id(draw, w0, w1)
+        second = _draw_id(draw, w2, w3)
+        first_excluded = excluded & ((first == positive) | _is_excluded(draw, owner, first, excluded))
+        ids = tl.where(excluded, tl.where(first_excluded, second, first), ids)
+        excluded = first_excluded & ((second == positive) | _is_excluded(draw, owner, second, first_excluded))
+        redraw += 1
+    if tl.max(excluded.to(tl.int32), 0) > 0:
+        w0, w1, w2, w3 = _words(draw, k0, k1, step, b, j, redraw)
+        ids = tl.where(excluded, _bisect(draw, b, _scale(w0, w1, tl.load(draw.allowed + b))), ids)
     return ids
 
 
 @triton.jit(do_not_specialize=["k0", "k1", "step", "K", "tiles"])
-def draw_all(draw, k0, k1, step, counts, onto, K, tiles, BLOCK: tl.constexpr):
-    """``onto`` (B, K), every place of it: the ids of each row, and 0 beyond its count."""
+def draw_all_kernel(draw, k0, k1, step, counts, out, K, tiles, BLOCK: tl.constexpr):
+    """``out`` (B, K), every place of it: the ids of each row, and 0 beyond its count."""
     b = (tl.program_id(0) // tiles).to(tl.int64)
     j = (tl.program_id(0) % tiles) * BLOCK + tl.arange(0, BLOCK)
     ok = (j < K) & (j < tl.load(counts + b))
     ids = draw_slots(draw, k0, k1, step, b, j, ok)
-    tl.store(onto + b * K + j, tl.where(ok, ids, 0), mask=j < K)
+    tl.store(out + b * K + j, tl.where(ok, ids, 0), mask=j < K)

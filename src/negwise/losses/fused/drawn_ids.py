@@ -8,15 +8,15 @@ import torch
 from torch import Tensor
 
 from negwise.draws import LOW
-from negwise.losses.fused.draw_kernels import draw_all
-from negwise.losses.fused.given import power_of_two
+from negwise.losses.fused.arguments import next_power_of_two
+from negwise.losses.fused.drawn_ids_kernels import draw_all_kernel
 from negwise.protocols import Draw
 
 BLOCK = 256
 """Slots that a program draws, at most."""
 
 
-class Source(NamedTuple):
+class DrawArguments(NamedTuple):
     """What a draw's ids are a function of, but for its seed and step: the same numbers and tables all along a run.
 
     Triton compiles a kernel anew for some values of the integers in a tuple, so those that change stay outside.
@@ -36,10 +36,10 @@ class Source(NamedTuple):
     items: int
     shift: int  # of a 32-bit word, so that the number of a column is left
     stream: int  # in its place in the counter
-    laps: int
+    max_redraws: int
 
     @classmethod
-    def of(cls, draw: Draw) -> Source:
+    def of(cls, draw: Draw) -> DrawArguments:
         tables = draw.tables(draw.device)
         known = len(tables.keys) > 0
         return cls(
@@ -57,7 +57,7 @@ class Source(NamedTuple):
             items=draw.n_items,
             shift=0 if tables.columns is None else 33 - len(tables.columns).bit_length(),
             stream=draw.stream << 12,
-            laps=draw.max_redraws,
+            max_redraws=draw.max_redraws,
         )
 
 
@@ -71,15 +71,15 @@ def _signed(word: int) -> int:
     return word - (word >> 31 << 32)
 
 
-def drawn(draw: Draw) -> Tensor:
+def launch_draw(draw: Draw) -> Tensor:
     """The ids (B, K) int64 of `Draw.negatives`, 0 beyond each row's count."""
     ids = torch.empty(draw.rows, draw.width, dtype=torch.int64, device=draw.device)
     if ids.numel():
-        block = min(BLOCK, max(16, power_of_two(draw.width)))
+        block = min(BLOCK, max(16, next_power_of_two(draw.width)))
         tiles = -(-draw.width // block)
         with torch.cuda.device_of(ids):  # type: ignore[no-untyped-call]
-            draw_all[(draw.rows * tiles,)](
-                Source.of(draw), *key_words(draw), draw.counts.contiguous(), ids, draw.width, tiles,
+            draw_all_kernel[(draw.rows * tiles,)](
+                DrawArguments.of(draw), *key_words(draw), draw.counts.contiguous(), ids, draw.width, tiles,
                 BLOCK=block, num_warps=max(1, block // 64),
             )  # fmt: skip
     return ids

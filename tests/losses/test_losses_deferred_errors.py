@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import pytest
 import torch
-from kernel_world import DEVICE, here, kernels, nothing_late, quiet
+from kernel_world import DEVICE, here, kernels, no_deferred_errors, quiet
 from loss_loops import random_case
 
 from negwise.errors import InputError
-from negwise.losses import info_nce, raise_late
+from negwise.losses import info_nce, raise_deferred_errors
 
 pytestmark = [pytest.mark.gpu, quiet, kernels]
-__all__ = ["nothing_late"]
+__all__ = ["no_deferred_errors"]
 
 
 def bad(device: torch.device) -> dict[str, tuple[dict[str, object], str]]:
@@ -51,7 +51,7 @@ def test_a_bad_value_is_nan_at_once_and_named_late(name: str, graph: bool) -> No
         assert bool(torch.isfinite(got[[0, 1, 3]]).all())
     with pytest.raises(InputError, match=message):
         info_nce(torch.ones(1, 2, device=DEVICE), torch.ones(1, 2, device=DEVICE), impl="fused")
-    raise_late()
+    raise_deferred_errors()
 
 
 @pytest.mark.parametrize("layout", ["shared", "batch"])
@@ -61,7 +61,7 @@ def test_bad_counts_and_keys_of_a_shared_set(layout: str) -> None:
     loss = info_nce(**case, mask=counts, reduction="none", impl="fused").loss
     assert loss.isnan().tolist() == [False, False, True, False]
     with pytest.raises(InputError, match="says 40 in row 2"):
-        raise_late()
+        raise_deferred_errors()
     case["query"] = case["query"].abs()
     key = "negatives" if layout == "shared" else "positive"
     case[key][1] = -torch.inf  # a share of 0, and still nothing to be silent about
@@ -69,7 +69,7 @@ def test_bad_counts_and_keys_of_a_shared_set(layout: str) -> None:
         case["query"] = case["query"].detach().requires_grad_(graph)
         assert not bool(torch.isfinite(info_nce(**case, reduction="none", impl="fused").loss[0]))
         with pytest.raises(InputError, match="is not finite"):
-            raise_late()
+            raise_deferred_errors()
 
 
 def test_a_bad_weight_makes_the_loss_nan() -> None:

@@ -12,9 +12,9 @@ from torch import Tensor
 
 from negwise.errors import InputError
 from negwise.losses import reference
-from negwise.losses.checks import check_vectors, only_tensors, temperature_like
-from negwise.losses.layout import Drawn, Layout, PerRow, Shared, Table
-from negwise.losses.visible import EVERYTHING, INTEGERS, Visible, visible
+from negwise.losses.checks import check_temperature, check_tensors, check_vectors
+from negwise.losses.layout import DrawnKeys, Layout, PerRowKeys, SharedKeys, TableKeys
+from negwise.losses.masking import ALL, INTEGERS, Masking, make_masking
 from negwise.protocols import Draw
 
 
@@ -42,37 +42,31 @@ def scores(
     tensor([[False,  True],
             [ True, False]])
     """
-    listed = None if isinstance(ids, Draw) else ids
-    only_tensors({"ids": listed, "mask": mask, "positive_ids": positive_ids})
+    id_tensor = None if isinstance(ids, Draw) else ids
+    check_tensors({"ids": id_tensor, "mask": mask, "positive_ids": positive_ids})
     dtype = check_vectors(query, positive, negatives)
-    ids, mask = filled(query, negatives, ids, mask)
-    layout, seen = arrange(query, positive, negatives, ids, mask, None, positive_ids, dtype)
+    ids, mask = resolve_draw(query, negatives, ids, mask)
+    layout, masking = arrange(query, positive, negatives, ids, mask, None, positive_ids, dtype)
     with torch.autocast(query.device.type, enabled=False):
-        scaled = query.to(dtype) / temperature_like(temperature, query, dtype)
+        scaled = query.to(dtype) / check_temperature(temperature, query, dtype)
         return Scores(
             positive=(scaled * positive.to(dtype)).sum(1),
-            negatives=reference.scores(scaled, layout, seen),
-            mask=seen.allowed(EVERYTHING, EVERYTHING),
+            negatives=reference.negative_scores(scaled, layout, masking),
+            mask=masking.allowed(ALL, ALL),
         )
 
 
-def filled(
+def resolve_draw(
     query: Tensor, negatives: Tensor | None, ids: Tensor | Draw | None, mask: Tensor | None, log_q: Tensor | None = None
 ) -> tuple[Tensor | None, Tensor | None]:
     """``ids`` and ``mask`` as they came, or those that a `Draw` stands for."""
     if not isinstance(ids, Draw):
         return ids, mask
     _check_draw(ids, query, negatives, mask, log_q)
-    return _fill(ids)
+    return _draw_ids(ids)
 
 
-@torch.compiler.disable  # type: ignore[untyped-decorator]
-def _fill(draw: Draw) -> tuple[Tensor, Tensor]:
-    found = draw.negatives()
-    return found.ids, found.mask
-
-
-def arrange_drawn(
+def arrange_draw(
     query: Tensor,
     negatives: Tensor | None,
     draw: Draw,
@@ -80,13 +74,13 @@ def arrange_drawn(
     log_q: Tensor | None,
     positive_ids: Tensor | None,
     dtype: torch.dtype,
-) -> tuple[Drawn, Visible]:
+) -> tuple[DrawnKeys, Masking]:
     """`arrange` for kernels that draw while they look up: all is checked but values, and no id exists."""
     table = _check_draw(draw, query, negatives, mask, log_q)
     _check_positive_ids(positive_ids, query)
     like = query.new_empty(0, dtype=dtype)
-    seen = visible(draw.rows, draw.width, like, mask=draw.counts, row_ids=positive_ids, look=False)
-    return Drawn(table, draw), seen
+    masking = make_masking(draw.rows, draw.width, like, mask=draw.counts, row_ids=positive_ids, check_values=False)
+    return DrawnKeys(table, draw), masking
 
 
 def arrange(
@@ -98,9 +92,11 @@ def arrange(
     log_q: Tensor | None,
     positive_ids: Tensor | None,
     dtype: torch.dtype,
-    look: bool = True,
-) -> tuple[Layout, Visible]:
-    """Where the negatives lie and what each row sees of them, all of it checked; without ``look``, all but values."""
+    check_values: bool = True,
+) -> tuple[Layout, Masking]:
+    """Where the negatives lie and what each row sees of them, all of it checked; without ``check_values``, all but
+    values.
+    """
     rows, depth = query.shape
     like = query.new_empty(0, dtype=dtype)
     _check_ids("ids", ids, query)
@@ -108,10 +104,19 @@ def arrange(
     if negatives is None:
         if ids is not None:
             raise InputError("ids came without negatives; name the rows of the batch by positive_ids")
-        names = torch.arange(rows, device=query.device) if positive_ids is None else positive_ids
-        own = positive_ids is None
-        seen = visible(rows, rows, like, mask=mask, row_ids=names, key_ids=names, log_q=log_q, own=own, look=look)
-        return Shared(positive), seen
+        row_ids = torch.arange(rows, device=query.device) if positive_ids is None else positive_ids
+        masking = make_masking(
+            rows,
+            rows,
+            like,
+            mask=mask,
+            row_ids=row_ids,
+            key_ids=row_ids,
+            log_q=log_q,
+            exclude_diagonal=positive_ids is None,
+            check_values=check_values,
+        )
+        return SharedKeys(positive), masking
     if negatives.dim() not in (2, 3) or negatives.shape[-1] != depth:
         raise InputError(
             f"negatives has shape {tuple(negatives.shape)}; expected width {depth} as query's, shared (M, {depth}), a "
@@ -120,19 +125,43 @@ def arrange(
     if negatives.dim() == 3:
         if len(negatives) != rows:
             raise InputError(f"negatives has {len(negatives)} rows, query {rows}; expected ({rows}, K, {depth})")
-        _check_names(ids, negatives.shape[:2], positive_ids)
-        seen = visible(
-            rows, negatives.shape[1], like, mask=mask, row_ids=positive_ids, key_ids=ids, log_q=log_q, look=look
+        _check_negative_ids(ids, negatives.shape[:2], positive_ids)
+        masking = make_masking(
+            rows,
+            negatives.shape[1],
+            like,
+            mask=mask,
+            row_ids=positive_ids,
+            key_ids=ids,
+            log_q=log_q,
+            check_values=check_values,
         )
-        return PerRow(negatives), seen
+        return PerRowKeys(negatives), masking
     if ids is None or ids.dim() == 1:
-        _check_names(ids, negatives.shape[:1], positive_ids)
-        seen = visible(rows, len(negatives), like, mask=mask, row_ids=positive_ids, key_ids=ids, log_q=log_q, look=look)
-        return Shared(negatives), seen
+        _check_negative_ids(ids, negatives.shape[:1], positive_ids)
+        masking = make_masking(
+            rows,
+            len(negatives),
+            like,
+            mask=mask,
+            row_ids=positive_ids,
+            key_ids=ids,
+            log_q=log_q,
+            check_values=check_values,
+        )
+        return SharedKeys(negatives), masking
     if ids.shape[0] != rows or ids.dim() != 2:
         raise InputError(f"ids has shape {tuple(ids.shape)}; expected ({rows}, K), rows x negatives, for a table")
-    seen = visible(rows, ids.shape[1], like, mask=mask, row_ids=positive_ids, key_ids=ids, log_q=log_q, look=look)
-    return Table(negatives, _table_ids(ids, seen, len(negatives)) if look else ids), seen
+    masking = make_masking(
+        rows, ids.shape[1], like, mask=mask, row_ids=positive_ids, key_ids=ids, log_q=log_q, check_values=check_values
+    )
+    return TableKeys(negatives, _table_ids(ids, masking, len(negatives)) if check_values else ids), masking
+
+
+@torch.compiler.disable  # type: ignore[untyped-decorator]
+def _draw_ids(draw: Draw) -> tuple[Tensor, Tensor]:
+    drawn = draw.negatives()
+    return drawn.ids, drawn.mask
 
 
 def _check_ids(name: str, ids: Tensor | None, query: Tensor) -> None:
@@ -173,7 +202,7 @@ def _check_draw(
     return negatives
 
 
-def _check_names(ids: Tensor | None, shape: torch.Size, positive_ids: Tensor | None) -> None:
+def _check_negative_ids(ids: Tensor | None, shape: torch.Size, positive_ids: Tensor | None) -> None:
     """Names of negatives and of positives come together or not at all: one alone would do nothing, silently."""
     if ids is not None and ids.shape != shape:
         raise InputError(f"ids has shape {tuple(ids.shape)}; expected a name for each negative, {tuple(shape)}")
@@ -185,10 +214,10 @@ def _check_names(ids: Tensor | None, shape: torch.Size, positive_ids: Tensor | N
         )
 
 
-def _table_ids(ids: Tensor, seen: Visible, size: int) -> Tensor:
+def _table_ids(ids: Tensor, masking: Masking, size: int) -> Tensor:
     """The ids that will be read, as int64: masked ones point at row 0, the others must be in the table."""
-    used = ids[:, : seen.width].to(torch.int64)
-    allowed = seen.allowed(EVERYTHING, EVERYTHING)
+    used = ids[:, : masking.width].to(torch.int64)
+    allowed = masking.allowed(ALL, ALL)
     if allowed is not None:
         used = used.masked_fill(~allowed, 0)
     outside = (used < 0) | (used >= size)

@@ -13,13 +13,13 @@ from torch import Tensor
 from negwise.errors import InputError
 
 INTEGERS = (torch.int64, torch.int32, torch.int16, torch.uint8, torch.int8)
-EVERYTHING = slice(None)
-ABOVE_ONE = 1e-3
+ALL = slice(None)
+LOG_Q_TOLERANCE = 1e-3
 """The log of a probability above 1 by more than rounding."""
 
 
 @dataclass(frozen=True)
-class Visible:
+class Masking:
     """Row b sees negative j where every given condition holds; ``log_q`` corrects what it sees.
 
     - ``counts`` (B,): the first ``counts[b]`` negatives. Costs nothing: blocks below the smallest count need no
@@ -35,8 +35,8 @@ class Visible:
     row_ids: Tensor | None = None
     key_ids: Tensor | None = None
     log_q: Tensor | None = None
-    fewest: int = 0
-    own: bool = False
+    min_count: int = 0
+    exclude_diagonal: bool = False
     """Both ids are the rows' own numbers: a row does not see the negative of its number."""
 
     @property
@@ -48,36 +48,36 @@ class Visible:
         """(R, C) of bool, or None where each of these rows sees each of these columns."""
         conditions: list[Tensor] = []
         start, stop, _ = cols.indices(self.width)
-        if self.counts is not None and stop > self.fewest:
-            place = torch.arange(start, stop, device=self.counts.device)
-            conditions.append(place < self.counts[rows, None])
+        if self.counts is not None and stop > self.min_count:
+            column = torch.arange(start, stop, device=self.counts.device)
+            conditions.append(column < self.counts[rows, None])
         if self.mask is not None:
             conditions.append(self.mask[rows, cols])
         if self.row_ids is not None and self.key_ids is not None:
-            names = self.key_ids[cols] if self.key_ids.dim() == 1 else self.key_ids[rows, cols]
-            conditions.append(names != self.row_ids[rows, None])
+            ids = self.key_ids[cols] if self.key_ids.dim() == 1 else self.key_ids[rows, cols]
+            conditions.append(ids != self.row_ids[rows, None])
         if not conditions:
             return None
-        together = conditions[0]
+        allowed = conditions[0]
         for condition in conditions[1:]:
-            together = together & condition
-        return together
+            allowed = allowed & condition
+        return allowed
 
-    def pairs(self, rows: int, device: torch.device) -> Tensor:
+    def count_pairs(self, rows: int, device: torch.device) -> Tensor:
         """(B,) int64: how many negatives each row sees, from the dense mask."""
-        allowed = self.allowed(EVERYTHING, EVERYTHING)
+        allowed = self.allowed(ALL, ALL)
         if allowed is None:
             return torch.full((rows,), self.width, device=device)
         return allowed.sum(1)
 
-    def correction(self, rows: slice, cols: slice) -> Tensor | None:
+    def log_q_block(self, rows: slice, cols: slice) -> Tensor | None:
         """The block of ``log_q``, (C,) or (R, C)."""
         if self.log_q is None:
             return None
         return self.log_q[cols] if self.log_q.dim() == 1 else self.log_q[rows, cols]
 
 
-def visible(
+def make_masking(
     rows: int,
     width: int,
     like: Tensor,
@@ -86,46 +86,46 @@ def visible(
     row_ids: Tensor | None = None,
     key_ids: Tensor | None = None,
     log_q: Tensor | None = None,
-    own: bool = False,
-    look: bool = True,
-) -> Visible:
+    exclude_diagonal: bool = False,
+    check_values: bool = True,
+) -> Masking:
     """Check the conditions against ``rows`` x ``width`` and the device and dtype of ``like``.
 
-    Without ``look`` no value is read, which on a GPU would wait for it: counts stay unchecked.
+    Without ``check_values`` no value is read, which on a GPU would wait for it: counts stay unchecked.
     """
     for name, tensor in (("mask", mask), ("positive_ids", row_ids), ("ids", key_ids), ("log_q", log_q)):
         if tensor is not None and tensor.device != like.device:
             raise InputError(
                 f"{name} is on {tensor.device}, the rest on {like.device}: {name}.to({str(like.device)!r})"
             )
-    counts, fewest, most = None, width, width
+    counts, min_count, most = None, width, width
     if mask is not None and mask.dtype in INTEGERS and mask.dim() == 1:
-        counts, mask = _counts(mask, rows, width, look), None
-        if not look:
-            fewest = 0
+        counts, mask = _counts(mask, rows, width, check_values), None
+        if not check_values:
+            min_count = 0
         elif rows:
-            fewest, most = int(counts.min()), int(counts.max())
+            min_count, most = int(counts.min()), int(counts.max())
     _check_mask(mask, rows, width)
     _check_log_q(log_q, rows, width)
-    seen = Visible(
+    masking = Masking(
         width=most,
         counts=counts,
         mask=None if mask is None else mask[:, :most],
         row_ids=row_ids,
         key_ids=None if key_ids is None else key_ids[..., :most],
         log_q=None if log_q is None else log_q.to(like.dtype)[..., :most],
-        fewest=fewest,
-        own=own,
+        min_count=min_count,
+        exclude_diagonal=exclude_diagonal,
     )
-    if look:
-        _check_probabilities(seen)
-    return seen
+    if check_values:
+        _check_probabilities(masking)
+    return masking
 
 
-def _counts(mask: Tensor, rows: int, width: int, look: bool) -> Tensor:
+def _counts(mask: Tensor, rows: int, width: int, check_values: bool) -> Tensor:
     if mask.shape != (rows,):
         raise InputError(f"mask as counts has shape {tuple(mask.shape)}; expected one per row, ({rows},)")
-    if not look:
+    if not check_values:
         return mask
     counts = mask.to(torch.int64)
     bad = (counts < 0) | (counts > width)
@@ -160,13 +160,13 @@ def _check_log_q(log_q: Tensor | None, rows: int, width: int) -> None:
         raise InputError("log_q requires a gradient, and the correction has none; pass log_q.detach()")
 
 
-def _check_probabilities(seen: Visible) -> None:
+def _check_probabilities(masking: Masking) -> None:
     """No probability is above 1, that of a hidden negative aside; NaN and -inf show in the loss."""
-    log_q = seen.log_q
-    if log_q is None or not log_q.numel() or torch.compiler.is_compiling() or not bool(log_q.max() > ABOVE_ONE):
+    log_q = masking.log_q
+    if log_q is None or not log_q.numel() or torch.compiler.is_compiling() or not bool(log_q.max() > LOG_Q_TOLERANCE):
         return
-    allowed = seen.allowed(EVERYTHING, EVERYTHING)
-    wrong = log_q > ABOVE_ONE if allowed is None else (log_q > ABOVE_ONE) & allowed
+    allowed = masking.allowed(ALL, ALL)
+    wrong = log_q > LOG_Q_TOLERANCE if allowed is None else (log_q > LOG_Q_TOLERANCE) & allowed
     if bool(wrong.any()):
         place = wrong.nonzero()[0].tolist()
         value = float(log_q.expand_as(wrong)[tuple(place)])

@@ -1,0 +1,237 @@
+"""Losses on scores other than eq. 1, and what they have in common: check, compute row by row, count wins, reduce.
+
+The debiased and the decoupled loss are both called DCL in print; here each goes by its full name.
+
+Shapes: B rows, K negatives.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import NamedTuple
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from negwise.errors import InputError
+from negwise.losses.checks import check_finite, check_same_device, check_scores, check_tensors, compute_dtype
+from negwise.losses.masking import ALL, make_masking
+from negwise.losses.reference import count_wins
+from negwise.losses.result import CorrectedLoss, RowLosses, check_reduction, reduce_rows
+
+
+def bpr(
+    positive: Tensor,
+    negatives: Tensor,
+    mask: Tensor | None = None,
+    *,
+    weight: Tensor | None = None,
+    reduction: str = "mean",
+    stats: bool = True,
+) -> CorrectedLoss:
+    """``-(1/K) sum_i log sigmoid(f+ - f-_i)``, ``positive`` (B,), ``negatives`` (B, K); K is the row's own number.
+
+    Bayesian personalised ranking (Rendle et al., 2009): each pair is a comparison of its own. With K = 1 it equals
+    eq. 1.
+
+    >>> import torch
+    >>> round(float(bpr(torch.tensor([1.0]), torch.tensor([[0.0]])).loss), 4)
+    0.3133
+    """
+
+    def formula(s: ScoreRows) -> Tensor:
+        return -s.sum(F.logsigmoid(s.positive[:, None] - s.negatives)) / s.pairs.clamp(min=1)
+
+    return loss_from_scores(formula, positive, negatives, mask, weight, reduction, stats)
+
+
+def bce(
+    positive: Tensor,
+    negatives: Tensor,
+    mask: Tensor | None = None,
+    *,
+    weight: Tensor | None = None,
+    reduction: str = "mean",
+    stats: bool = True,
+) -> CorrectedLoss:
+    """``-(log sigmoid(f+) + sum_i log(1 - sigmoid(f-_i))) / (K + 1)``, ``positive`` (B,), ``negatives`` (B, K).
+
+    Binary cross-entropy: the positive is labelled 1, each negative 0.
+    K is the row's own number of negatives. A row without negatives has loss 0: a label that has nothing to be
+    told from teaches nothing but to score high.
+
+    >>> import torch
+    >>> round(float(bce(torch.tensor([0.0]), torch.tensor([[0.0]])).loss), 4)
+    0.6931
+    """
+
+    def formula(s: ScoreRows) -> Tensor:
+        return (F.softplus(-s.positive) + s.sum(F.softplus(s.negatives))) / (s.pairs + 1)
+
+    return loss_from_scores(formula, positive, negatives, mask, weight, reduction, stats)
+
+
+def gbce(
+    positive: Tensor,
+    negatives: Tensor,
+    mask: Tensor | None = None,
+    *,
+    catalogue: int,
+    t: float = 0.75,
+    weight: Tensor | None = None,
+    reduction: str = "mean",
+    stats: bool = True,
+) -> CorrectedLoss:
+    """``-(beta log sigmoid(f+) + sum_i log(1 - sigmoid(f-_i))) / (K + 1)``, ``positive`` (B,), ``negatives`` (B, K).
+
+    Generalised binary cross-entropy (Petrov and Macdonald, "gSASRec", RecSys 2023): BCE freed of overconfidence.
+    Training on K sampled negatives out of a catalogue inflates predicted probabilities. A power ``beta`` on the
+    positive's probability takes that back; ``t`` says how much of it.
+
+    ``beta = alpha (t (1 - 1/alpha) + 1/alpha) = t (alpha - 1) + 1`` with the sampling rate
+    ``alpha = K / (catalogue - 1)``, K being the row's own number of negatives.
+    ``t = 0`` is BCE, ``t = 1`` is fully calibrated; the paper's choice is .75.
+
+    >>> import torch
+    >>> scores = torch.tensor([0.0]), torch.tensor([[0.0]])
+    >>> round(float(gbce(*scores, catalogue=101, t=1.0).loss), 4)  # beta = 0.01
+    0.35
+    """
+    if not catalogue >= 2:  # nor NaN
+        raise InputError(f"catalogue={catalogue}; expected the number of items, at least 2")
+    if not 0 <= t <= 1:
+        raise InputError(f"t={t}; expected a share from 0 (plain BCE) to 1 (fully calibrated)")
+
+    def formula(s: ScoreRows) -> Tensor:
+        if s.negatives.shape[1] > catalogue - 1 and (most := int(s.pairs.max())) > catalogue - 1:
+            raise InputError(
+                f"{most} negatives out of a catalogue of {catalogue}: expected at most {catalogue - 1}, "
+                "a sampling rate of 1"
+            )
+        beta = t * (s.pairs / (catalogue - 1) - 1) + 1
+        return (beta * F.softplus(-s.positive) + s.sum(F.softplus(s.negatives))) / (s.pairs + 1)
+
+    return loss_from_scores(formula, positive, negatives, mask, weight, reduction, stats)
+
+
+def decoupled(
+    positive: Tensor,
+    negatives: Tensor,
+    mask: Tensor | None = None,
+    *,
+    weight: Tensor | None = None,
+    reduction: str = "mean",
+    stats: bool = True,
+) -> CorrectedLoss:
+    """``-f+ + log sum_i e^f-_i``: eq. 1 without the positive in the denominator.
+
+    The decoupled contrastive loss (Yeh et al., "Decoupled contrastive learning", ECCV 2022).
+    ``positive`` (B,), ``negatives`` (B, K). Without it an easy positive does not dampen the gradient of its
+    negatives. The loss may be below 0.
+
+    >>> import torch
+    >>> round(float(decoupled(torch.tensor([2.0]), torch.tensor([[0.0, 0.0]])).loss), 4)  # log 2 - 2
+    -1.3069
+    """
+
+    def formula(s: ScoreRows) -> Tensor:
+        return s.log_ratio()
+
+    return loss_from_scores(formula, positive, negatives, mask, weight, reduction, stats)
+
+
+def debiased(
+    positive: Tensor,
+    negatives: Tensor,
+    mask: Tensor | None = None,
+    *,
+    tau_plus: float,
+    min_score: float,
+    weight: Tensor | None = None,
+    reduction: str = "mean",
+    stats: bool = True,
+) -> CorrectedLoss:
+    """``-log(e^f+ / (e^f+ + K g))``, ``g = max((mean_i e^f-_i - tau_plus e^f+) / (1 - tau_plus), e^min_score)``.
+
+    The debiased contrastive loss (Chuang et al., "Debiased contrastive learning", NeurIPS 2020).
+    ``positive`` (B,), ``negatives`` (B, K); K is the row's own number. ``tau_plus``, in [0, 1), is the share of
+    "negatives" that are in truth positives; with 0 and no floor this is eq. 1. ``min_score`` is the smallest value that
+    a score can take, below which g cannot honestly fall: ``-1 / temperature`` for cosines over a temperature,
+    ``-math.inf`` for scores without a bound, where g may fall to 0.
+
+    >>> scores = torch.tensor([1.0]), torch.tensor([[0.0, 2.0]])
+    >>> round(float(debiased(*scores, tau_plus=0.1, min_score=-10.0).loss), 4)
+    1.4367
+    """
+    if not 0 <= tau_plus < 1:
+        raise InputError(f"tau_plus={tau_plus}; expected a share from 0 to below 1")
+    if math.isnan(min_score) or min_score == math.inf:
+        raise InputError(
+            f"min_score={min_score}; expected a number, such as -1 / temperature for cosines, or -math.inf"
+        )
+
+    def formula(s: ScoreRows) -> Tensor:
+        # All relative to e^f+ and as logarithms, so that nothing overflows.
+        mean = s.log_ratio() - s.pairs.clamp(min=1).log()
+        floor = min_score - s.positive
+        if tau_plus:
+            spent = mean <= math.log(tau_plus)
+            part = tau_plus * torch.exp(-mean.masked_fill(spent, 1.0))
+            mean = torch.where(spent, -torch.inf, mean + torch.log1p(-part) - math.log1p(-tau_plus))
+        logit = torch.maximum(mean, floor) + s.pairs.clamp(min=1).log()
+        return torch.logaddexp(logit, torch.zeros_like(logit))
+
+    return loss_from_scores(formula, positive, negatives, mask, weight, reduction, stats)
+
+
+class ScoreRows(NamedTuple):
+    """Scores of which each row has its own number, in float32 or float64."""
+
+    positive: Tensor  # (B,)
+    negatives: Tensor  # (B, K), anything where not allowed
+    allowed: Tensor  # (B, K) of bool
+    pairs: Tensor  # (B,) in the scores' dtype: how many each row sees
+
+    def sum(self, terms: Tensor) -> Tensor:
+        """Sum (B, K) over the negatives that a row sees."""
+        return terms.masked_fill(~self.allowed, 0).sum(1)
+
+    def log_ratio(self) -> Tensor:
+        """``log(sum_i e^f-_i / e^f+)`` of each row, from differences so that large scores do not cancel."""
+        ahead = (self.negatives - self.positive[:, None]).masked_fill(~self.allowed, -torch.inf)
+        # A row without negatives would be log 0, whose gradient is NaN: log 1 takes its place, and counts nothing.
+        blank = torch.where(self.pairs == 0, 0.0, -torch.inf)
+        return torch.cat([ahead, blank[:, None]], 1).logsumexp(1)
+
+
+def loss_from_scores(
+    formula: Callable[[ScoreRows], Tensor],
+    positive: Tensor,
+    negatives: Tensor,
+    mask: Tensor | None,
+    weight: Tensor | None,
+    reduction: str,
+    stats: bool,
+) -> CorrectedLoss:
+    """Apply ``formula`` (scores -> (B,)); a row without negatives has loss 0 and no gradient, whatever it says."""
+    check_tensors({"mask": mask, "weight": weight})
+    given = {"positive": positive, "negatives": negatives}
+    dtype = compute_dtype(given)
+    check_same_device(given)
+    check_scores(positive, negatives)
+    above = positive.to(dtype)
+    weight = check_reduction(reduction, weight, above)
+    rule = make_masking(negatives.shape[0], negatives.shape[1], above, mask=mask)
+    below = negatives[:, : rule.width].to(dtype)
+    allowed = rule.allowed(ALL, ALL)
+    allowed = torch.ones_like(below, dtype=torch.bool) if allowed is None else allowed
+    below = below.masked_fill(~allowed, 0)  # what is masked may be anything, NaN too
+    pairs = allowed.sum(1)
+    with torch.autocast(positive.device.type, enabled=False):
+        loss = formula(ScoreRows(above, below, allowed, pairs.to(dtype)))
+    loss = loss.masked_fill(pairs == 0, 0)
+    check_finite((loss,), given)
+    rows = RowLosses(loss, count_wins(above, below, allowed), pairs) if stats else RowLosses(loss, None, None)
+    return CorrectedLoss(reduce_rows(rows.loss, weight, reduction), rows.wins, rows.pairs)
