@@ -13,7 +13,7 @@ import numpy as np
 
 from evidence.bootstrap import DRAWS, Floats, Measured, measure
 from evidence.record import Record, ranks_of, read
-from negwise.jobs.pilot import inside
+from negwise.jobs import bounded_auc
 from negwise.theory.optimal_k import optimal_k
 from negwise.theory.separation import auc, separation
 
@@ -118,8 +118,8 @@ class Analysis:
         run = next(arm for arm in self.record["arms"] if arm["rule"] == "1")["seeds"][0]
         train, val = run["curve"]["train"], run["curve"]["val"]
         return {
-            "train_auc": [inside(auc, train["pairs"]) for auc in train["auc"]],
-            "val_auc": [inside(auc, val["pairs"]) for auc in val["auc"]],
+            "train_auc": [bounded_auc(auc, train["pairs"]) for auc in train["auc"]],
+            "val_auc": [bounded_auc(auc, val["pairs"]) for auc in val["auc"]],
             "train_steps": train["step"],
             "steps": val["step"],
             "train_se": train["auc_se"],

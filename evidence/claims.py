@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from evidence.analysis import Analysis
-from evidence.cells import signed, table
+from evidence.markdown import signed, table
 from evidence.turning import against_usual, points
 from negwise.report.words import metric_name
 from negwise.schedule import AnsK

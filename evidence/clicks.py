@@ -26,15 +26,12 @@ from evidence.record import Record, rounded
 from evidence.tasks import EvidenceTask, base_training, sized
 from negwise import metrics
 from negwise.datasets import ClickWorld, clicks
-from negwise.files import write_atomically
-from negwise.jobs.plan import spread
-from negwise.jobs.setup import machine, versions
-from negwise.jobs.training import Training, fit_parts, make_parts
-from negwise.records import read_run
-from negwise.training import EvaluationSplit, judged
-from negwise.training.holding import lock_folder
-from negwise.training.judging import Table
-from negwise.training.run_folder import RESULT, read_json, write_json
+from negwise.files import lock_folder, write_atomically, write_json
+from negwise.jobs import fit_task, machine, parallelism, versions
+from negwise.metrics.ranking import CandidateVectors
+from negwise.records import read_result, read_run
+from negwise.requests import TrainRequest
+from negwise.tasks import evaluation_splits, make_task
 
 Floats = NDArray[np.float64]
 
@@ -80,7 +77,7 @@ def reproduce_clicks(
     folder = Path(out)
     task = sized(TASK, k, seeds, steps)
     number = tuple(range(task.seeds))
-    side_by_side, _ = spread(jobs, "cpu", len(task.ks) * task.seeds)
+    side_by_side, _ = parallelism(jobs, "cpu", len(task.ks) * task.seeds)
     sizes = [{**SIZE, **world} for world in worlds]
     protocols = []
     for world, size in zip(worlds, sizes, strict=True):
@@ -123,13 +120,14 @@ def _record(protocol: Protocol, size: Mapping[str, Any]) -> Record:
     world = clicks(**size)
     arms = []
     for k in protocol.fixed:
-        runs = [read_json(protocol.folder(str(k), seed) / RESULT) for seed in protocol.seeds]
+        found = [read_result(protocol.folder(str(k), seed)) for seed in protocol.seeds]
+        runs = [result.evaluations for result in found if result is not None]
         arms.append(
             {
                 "k": k,
-                "val": [run["evaluations"]["val"]["auc"] for run in runs],
-                "test": [run["evaluations"]["test"]["auc"] for run in runs],
-                "test_top": [run["evaluations"]["test"]["metrics"][TASK.top_n] for run in runs],
+                "val": [scores["val"].auc for scores in runs],
+                "test": [scores["test"].auc for scores in runs],
+                "test_top": [scores["test"].metrics[TASK.top_n] for scores in runs],
             }
         )
     return {
@@ -160,21 +158,21 @@ class Watched:
     def __getattr__(self, name: str) -> Any:
         return getattr(self.split, name)
 
-    def ranks(self, queries: Tensor, positives: Any, groups: Any, table: Table) -> metrics.Ranks:
-        shown = self.split.shown.take(groups)
-        own = table.at(torch.from_numpy(shown.ids).to(queries.device))  # (N, D)
+    def ranks(self, queries: Tensor, positives: Any, groups: Any, vectors: CandidateVectors) -> metrics.Ranks:
+        shown = self.split.impressions.take(groups)
+        own = vectors.at(torch.from_numpy(shown.ids).to(queries.device))  # (N, D)
         rows = torch.from_numpy(shown.rows).to(queries.device)
         self.scores.append((queries[rows] * own).sum(1).double().cpu().numpy())
-        found: metrics.Ranks = self.split.ranks(queries, positives, groups, table)
+        found: metrics.Ranks = self.split.ranks(queries, positives, groups, vectors)
         return found
 
 
 def truth_of(protocol: Protocol, world: ClickWorld) -> Record:
     """P(A), P(B) and P(A and B) at some K, at each evaluation of the pilot (trained once more, to see its scores)."""
-    training = replace(
-        protocol.base, k="1", learning_rate=protocol.rate_near(1), seed=protocol.seeds[0], judge_training=True
+    request = replace(
+        protocol.base, k="1", learning_rate=protocol.rate_near(1), seed=protocol.seeds[0], evaluate_training=True
     )
-    scores, steps, split = _watched(training, protocol.out / "watched")
+    scores, steps, split = _watched(request, protocol.out / "watched")
     shares = [_shares(world, split, score) for score in scores]
     ks = np.array(TRUTH_KS, float)
     return {
@@ -188,27 +186,26 @@ def truth_of(protocol: Protocol, world: ClickWorld) -> Record:
     }
 
 
-def _watched(training: Training, out: Path) -> tuple[list[Floats], list[int], Any]:
-    parts = make_parts(training)
-    val = judged(parts.task)["val"]
+def _watched(request: TrainRequest, out: Path) -> tuple[list[Floats], list[int], Any]:
+    task = make_task(request)
+    val = evaluation_splits(task.data)["val"]
     watched = Watched(val, [])
-    splits: dict[str, EvaluationSplit] = {"val": watched}
     kept = out.with_suffix(".scores.npy")
     if not kept.exists():
         shutil.rmtree(out, ignore_errors=True)  # scores of a run that was cut off went with its process: from the start
-        fit_parts(training, parts, out, splits=splits, show=False)
+        fit_task(request, replace(task, splits={"val": watched}), out, show=False)
         evals = len(read_run(out).of_split("val"))
         flat = np.stack([np.concatenate(part) for part in np.array_split(np.array(watched.scores, object), evals)])
         body = io.BytesIO()
         np.save(body, flat.astype(np.float64), allow_pickle=False)
         write_atomically(kept, body.getvalue())
     scores = np.load(kept, allow_pickle=False)
-    return list(scores), [record["step"] for record in read_run(out).of_split("val")], val
+    return list(scores), [int(record.step) for record in read_run(out).of_split("val")], val
 
 
 def _shares(world: ClickWorld, split: Any, score: Floats) -> tuple[Floats, Floats, Floats]:
     """u_A, u_B and u_AB of every positive that has a negative beside it, (P,) each; ties count half."""
-    shown, labels, users = split.shown, split.labels, world.impressions.users
+    shown, labels, users = split.impressions, split.labels, world.impressions.users
     found: list[tuple[float, float, float]] = []
     at = 0
     for group in split.groups:

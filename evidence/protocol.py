@@ -1,4 +1,4 @@
-"""The protocol of docs/evidence-plan.md for one task: pilot, K*, sweep, schedules; each cell a run in a folder.
+"""The protocol of docs/evidence-plan.md for one task: pilot, K*, sweep, schedules; each run in a folder.
 
 1. K = 1 and the largest K, each with three learning rates and seed 0.
 2. K* from the curves of K = 1; its three learning rates; the other seeds of what is settled.
@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -21,48 +21,53 @@ from typing import Any
 import numpy as np
 
 from evidence.tasks import EvidenceTask
-from negwise.errors import InputError, NegwiseError
-from negwise.jobs.arms import Arm, arm
-from negwise.jobs.crew import Cell, error_of
-from negwise.jobs.grid import Grid, settle, work_on
-from negwise.jobs.pilot import estimate_of
-from negwise.jobs.training import Training
-from negwise.jobs.watching import watch_for
-from negwise.records import read_run
+from negwise import Estimate, InputError, NegwiseError
+from negwise.jobs import (
+    Arm,
+    Grid,
+    PlannedRun,
+    choose_rate,
+    estimate_from_log,
+    failure_of,
+    parse_arm,
+    pool_progress,
+    train_missing,
+)
+from negwise.records import CONFIG, RESULT, RunConfig, read_record, read_result, read_run
+from negwise.requests import TrainRequest, identity_of
 from negwise.schedule import AnsK
-from negwise.theory.estimate import Estimate
-from negwise.training.run_folder import CONFIG, RESULT, changes, read_json
+from negwise.training import config_changes
 
 Tell = Callable[[str], None]
-OWN = ("k", "learning_rate", "seed", "judge_training", "device", "threads")
-"""What cells of one task may differ in."""
+OWN = ("k", "learning_rate", "seed", "evaluate_training", "device", "threads")
+"""What runs of one task may differ in."""
 
 
 @dataclass(frozen=True)
 class Protocol:
-    """One task in the folder ``out``; ``base`` is what every cell shares.
+    """One task in the folder ``out``; ``base`` is what every run shares.
 
-    ``work`` runs cells that have no result yet: by default in processes of their own, ``jobs`` at a time.
+    ``work`` trains runs that have no result yet: by default in processes of their own, ``jobs`` at a time.
     """
 
     out: Path
     task: EvidenceTask
-    base: Training
+    base: TrainRequest
     ks: tuple[int, ...]
     seeds: tuple[int, ...]
     jobs: int = 1
-    work: Callable[[list[Cell]], None] | None = None
+    work: Callable[[list[PlannedRun]], None] | None = None
 
     def tuned(self, k: int) -> Grid:
         """A K whose learning rate is tuned; that of K = 1 also judges training, as a pilot needs."""
-        base = replace(self.base, judge_training=True) if k == 1 else self.base
-        return Grid(self.out, (arm(str(k), "fixed"),), base, self.task.rates, self.seeds, self.task.judges)
+        base = replace(self.base, evaluate_training=True) if k == 1 else self.base
+        return Grid(self.out, (parse_arm(str(k), "fixed"),), base, self.task.rates, self.seeds, self.task.judges)
 
     def check(self) -> None:
         """Refuse a folder whose runs are of another request: they would count as this one's."""
-        asked = _shared(asdict(self.base))
+        asked = _shared(identity_of(self.base))
         for path in sorted(self.out.glob(f"*/*/*/{CONFIG}")):
-            changed = changes(_shared(read_json(path)["run"]), asked)
+            changed = config_changes(_shared(read_record(RunConfig, path).run), asked)
             if changed:
                 raise InputError(
                     f"{self.out} has runs of its own, and the request changed since: {'; '.join(changed)} "
@@ -71,7 +76,7 @@ class Protocol:
 
     def rated(self, rules: Sequence[str], role: str) -> list[Grid]:
         """Rules at the learning rate of the nearest tuned K."""
-        arms = [arm(rule, role) for rule in rules]
+        arms = [parse_arm(rule, role) for rule in rules]
         return [Grid(self.out, (each,), self.base, (self.rate_near(each.k),), self.seeds) for each in arms]
 
     def run(self, tell: Tell = print) -> None:
@@ -84,7 +89,7 @@ class Protocol:
             tell(f"{self.task.name}: no schedule rises to 1, so none up to K* is trained.")
         middle = self.tuned(star)
         early = [k for k in self.fixed if k != star and _nearest(k, self.tuned_ks) != star]
-        self._train([*ends, *self.sweep(early)], first=[] if star in self.ends else middle.tuning(middle.arms[0]))
+        self._train([*ends, *self.sweep(early)], first=[] if star in self.ends else middle.tuning_runs(middle.arms[0]))
         self._tune([middle])
         late = [k for k in self.fixed if k not in early]
         at_star = [*self.rated(self.schedules("K*"), "schedule"), *self.rated(self.turnings, "turning")]
@@ -105,10 +110,10 @@ class Protocol:
         pilot = self.tuned(1)
         folder = pilot.folder(pilot.arms[0], seed)
         if not (folder / RESULT).exists():
-            tried = [folder, *(cell.folder for cell in pilot.tuning(pilot.arms[0]))]
-            why = next((error for each in tried if (error := error_of(each))), "it was stopped")
+            tried = [folder, *(run.folder for run in pilot.tuning_runs(pilot.arms[0]))]
+            why = next((failure.error for each in tried if (failure := failure_of(each))), "it was stopped")
             raise NegwiseError(f"{folder}: the pilot has not ended ({why}).")
-        return estimate_of(read_run(folder), max_k=float(self.task.max_k))
+        return estimate_from_log(read_run(folder), max_k=float(self.task.max_k))
 
     @property
     def k_star(self) -> int:
@@ -132,18 +137,19 @@ class Protocol:
         return max(means, key=lambda k: (means[k], -k))
 
     def val_aucs(self, rule: str) -> list[float]:
-        folders = [self.folder(rule, seed) / RESULT for seed in self.seeds]
-        return [read_json(path)["best"]["auc"] for path in folders if path.exists()]
+        results = [read_result(self.folder(rule, seed)) for seed in self.seeds]
+        bests = [result.best for result in results if result is not None and result.best is not None]
+        return [best.auc for best in bests if best.auc is not None]
 
     def folder(self, rule: str, seed: int) -> Path:
-        return self.out / "arms" / arm(rule).folder / f"seed-{seed}"
+        return self.out / "arms" / parse_arm(rule).folder / f"seed-{seed}"
 
     def rate_near(self, k: float) -> float:
         grid = self.tuned(_nearest(k, self.tuned_ks))
         choice = grid.choice(grid.arms[0])
-        if choice is None or choice["learning_rate"] is None:
+        if choice is None:
             raise NegwiseError(f"{self.out}: no learning rate for K = {grid.arms[0].rule} is settled yet.")
-        return float(choice["learning_rate"])
+        return choice.learning_rate
 
     def sweep(self, ks: Sequence[int]) -> list[Grid]:
         return self.rated([str(k) for k in ks if k not in self.tuned_ks], "fixed")
@@ -160,25 +166,25 @@ class Protocol:
         return [f"ans:{self.k_star}:{point:g}" for point in points] if self.k_star > 1 else []
 
     def _tune(self, grids: Sequence[Grid]) -> None:
-        given = [cell for grid in grids if len(grid.rates) == 1 for each in grid.arms for cell in grid.cells(each)[:1]]
+        given = [run for grid in grids if len(grid.rates) == 1 for each in grid.arms for run in grid.runs(each)[:1]]
         open_arms = [(grid, each) for grid in grids for each in grid.arms if grid.choice(each) is None]
-        self._work([*given, *(cell for grid, each in open_arms for cell in grid.tuning(each))])
+        self._work([*given, *(run for grid, each in open_arms for run in grid.tuning_runs(each))])
         for grid in grids:
             for each in grid.arms:
-                settle(grid, each)
+                choose_rate(grid, each)
 
-    def _train(self, grids: Sequence[Grid], first: Sequence[Cell] = ()) -> None:
+    def _train(self, grids: Sequence[Grid], first: Sequence[PlannedRun] = ()) -> None:
         """The seeds of these arms, the largest K first since they take longest; ``first`` before all."""
         pairs = sorted(((each, grid) for grid in grids for each in grid.arms), key=lambda pair: -pair[0].k)
-        self._work([*first, *(cell for each, grid in pairs for cell in grid.cells(each))])
+        self._work([*first, *(run for each, grid in pairs for run in grid.runs(each))])
 
-    def _work(self, cells: list[Cell]) -> None:
-        for cell in cells:
-            _same_rate(cell)
+    def _work(self, runs: list[PlannedRun]) -> None:
+        for run in runs:
+            _same_rate(run)
         if self.work is None:
-            work_on(cells, self.jobs, 1, watch_for)
+            train_missing(runs, self.jobs, 1, pool_progress)
         else:
-            self.work([cell for cell in cells if not (cell.folder / RESULT).exists()])
+            self.work([run for run in runs if not (run.folder / RESULT).exists()])
 
 
 def _nearest(k: float, among: Sequence[int]) -> int:
@@ -186,13 +192,14 @@ def _nearest(k: float, among: Sequence[int]) -> int:
     return min(sorted(among), key=lambda other: round(abs(math.log(k / other)), 9))
 
 
-def _same_rate(cell: Cell) -> None:
+def _same_rate(run: PlannedRun) -> None:
     """Refuse a run that is done with another learning rate: with other K in the sweep, another one may be nearest."""
-    if (cell.folder / RESULT).exists():
-        had, asked = read_json(cell.folder / CONFIG)["run"]["learning_rate"], cell.training["learning_rate"]
+    if (run.folder / RESULT).exists():
+        had = read_record(RunConfig, run.folder / CONFIG).run["learning_rate"]
+        asked = run.request.learning_rate
         if had != asked:
             raise InputError(
-                f"{cell.folder}: trained with learning rate {had:g}, and this request trains it with {asked:g}. "
+                f"{run.folder}: trained with learning rate {had:g}, and this request trains it with {asked:g}. "
                 "Ask for the K that the folder began with, or choose another folder with --out."
             )
 
@@ -205,7 +212,7 @@ def arms_of(protocol: Protocol) -> list[Arm]:
     """Every arm of the task in the order of the page: fixed K, schedules at K* and at the best K, turning points."""
     schedules = dict.fromkeys((*protocol.schedules("K*"), *protocol.schedules("best")))
     return [
-        *(arm(str(k), "fixed") for k in protocol.fixed),
-        *(arm(rule, "schedule") for rule in schedules),
-        *(arm(rule, "turning") for rule in protocol.turnings),
+        *(parse_arm(str(k), "fixed") for k in protocol.fixed),
+        *(parse_arm(rule, "schedule") for rule in schedules),
+        *(parse_arm(rule, "turning") for rule in protocol.turnings),
     ]

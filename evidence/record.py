@@ -19,14 +19,12 @@ from safetensors.numpy import load, save
 from evidence.protocol import Protocol, arms_of
 from evidence.provenance import code
 from evidence.scores import score_histogram
-from negwise.errors import InputError, NegwiseError
-from negwise.files import write_atomically
-from negwise.jobs.arms import Arm
-from negwise.jobs.setup import machine, versions
+from negwise import InputError, NegwiseError
+from negwise.files import read_json, write_atomically
+from negwise.jobs import Arm, machine, versions
 from negwise.metrics import Ranks
-from negwise.records import Run, read_run
-from negwise.training.ranks import read_ranks
-from negwise.training.run_folder import CONFIG, RESULT, read_json
+from negwise.records import CONFIG, RESULT, RunConfig, RunLog, Scores, encode, read_record, read_result, read_run
+from negwise.training import read_ranks
 
 Record = dict[str, Any]
 DIGITS = 6
@@ -94,7 +92,7 @@ def with_pace(record: Record, folder: Path) -> Record:
 def read(folder: Path, task: str) -> Record:
     path = folder / f"{task}.json"
     if not path.exists():
-        raise InputError(f"{path}: no such record. Make it with: negwise reproduce {task}")
+        raise InputError(f"{path}: no such record. Make it with: python -m evidence")
     found: Record = read_json(path)
     if found.get("task") != task:
         raise InputError(f"{path}: expected the record {task!r}, found {found.get('task')!r}. Give it its own name.")
@@ -167,8 +165,9 @@ def _tuning(protocol: Protocol, k: int) -> Record | None:
     choice = grid.choice(grid.arms[0])
     if choice is None:
         return None
-    tried = [{name: row[name] for name in ("learning_rate", "state", "val_auc", "error")} for row in choice["tried"]]
-    return {"learning_rate": choice["learning_rate"], "tried": tried}
+    kept = ("learning_rate", "state", "val_auc", "error")
+    tried = [{name: getattr(row, name) for name in kept} for row in choice.tried]
+    return {"learning_rate": choice.learning_rate, "tried": tried}
 
 
 def _arm(protocol: Protocol, arm: Arm) -> Record:
@@ -177,35 +176,37 @@ def _arm(protocol: Protocol, arm: Arm) -> Record:
 
 
 def _run(folder: Path, seed: int) -> Record | None:
-    if not (folder / RESULT).exists():
+    result = read_result(folder)
+    if result is None:
         return None
-    result, config, log = read_json(folder / RESULT), read_json(folder / CONFIG), read_run(folder)
+    config, log = read_record(RunConfig, folder / CONFIG), read_run(folder)
+    assert result.best is not None
     return {
         "seed": seed,
-        "learning_rate": config["run"]["learning_rate"],
-        "seconds": result["seconds"],
-        "best_step": result["best"]["step"],
-        "val": _scores(result["evaluations"]["val"]),
-        "test": _scores(result["evaluations"]["test"]),
-        "recommended": result.get("recommended"),
+        "learning_rate": config.run["learning_rate"],
+        "seconds": result.seconds,
+        "best_step": result.best.step,
+        "val": _scores(result.evaluations["val"]),
+        "test": _scores(result.evaluations["test"]),
+        "recommended": None if result.recommended is None else encode(result.recommended),
         "curve": {split: _curve(log, split) for split in ("train", "val") if log.of_split(split)},
     }
 
 
-def _scores(evaluation: Mapping[str, Any]) -> Record:
-    return {"auc": evaluation["auc"], "auc_se": evaluation["auc_se"], **evaluation["metrics"]}
+def _scores(scores: Scores) -> Record:
+    return {"auc": scores.auc, "auc_se": scores.auc_se, **scores.metrics}
 
 
-def _curve(log: Run, split: str) -> Record:
+def _curve(log: RunLog, split: str) -> Record:
     """Step, seconds, AUC, its standard error and the metrics of the top at each evaluation; pairs, the same at all."""
-    seconds = {record["step"]: record["time"] for record in log.steps}
+    seconds = {record.step: record.time for record in log.steps}
     evals = log.of_split(split)
-    tops = [name for name in evals[0]["metrics"] if "@" in name]
+    tops = [name for name in evals[0].metrics if "@" in name]
     return {
-        "step": [record["step"] for record in evals],
-        "seconds": [seconds.get(record["step"], 0.0) for record in evals],
-        "auc": [record["auc"] for record in evals],
-        "auc_se": [record["auc_se"] for record in evals],
-        "pairs": evals[0]["pairs"],
-        **{name: [record["metrics"][name] for record in evals] for name in tops},
+        "step": [record.step for record in evals],
+        "seconds": [seconds.get(int(record.step), 0.0) for record in evals],
+        "auc": [record.auc for record in evals],
+        "auc_se": [record.auc_se for record in evals],
+        "pairs": evals[0].pairs,
+        **{name: [record.metrics[name] for record in evals] for name in tops},
     }

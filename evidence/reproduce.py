@@ -20,16 +20,15 @@ from evidence.tasks import (
     with_name,
     with_turning,
 )
-from negwise.jobs.plan import spread
-from negwise.jobs.setup import device_of
-from negwise.jobs.training import make_parts
-from negwise.training.holding import lock_folder
-from negwise.training.run_folder import RESULT
+from negwise.files import lock_folder
+from negwise.jobs import device_of, parallelism
+from negwise.records import RESULT
+from negwise.tasks import make_task
 
 
 @dataclass(frozen=True, kw_only=True)
 class Asked:
-    """What `reproduce` is asked. None means what the task says; ``fields`` of `Training` replace those of the task.
+    """What `reproduce` is asked. None means what the task says; ``fields`` of `TrainRequest` replace those of the task.
 
     ``paper`` takes the paper's settings; ``turning`` are turning points of ANS; ``name`` is that of the record. On a
     CPU, None as ``precision`` is float32 whatever the task says.
@@ -56,7 +55,7 @@ def reproduce(
     """Do, or go on with, the protocol in the folder ``out``; writes the record of what is done there."""
     folder = Path(out)
     protocol = protocol_of(asked, folder, jobs)
-    make_parts(protocol.base)  # what cannot be read or built is told once, and not by every run
+    make_task(protocol.base)  # what cannot be read or built is told once, and not by every run
     with lock_folder(folder, "job"):
         protocol.check()
         try:
@@ -85,5 +84,5 @@ def protocol_of(asked: Asked, out: Path, jobs: int | None = None) -> Protocol:
     task, device = task_of(asked), device_of(asked.device)
     more: dict[str, Any] = {"precision": "32-true"} if device == "cpu" and asked.precision is None else {}
     base = base_training(task, asked.data, vectors=asked.vectors, device=device, more={**more, **asked.fields})
-    side_by_side, _ = spread(jobs, device, len(task.ks) * task.seeds)
+    side_by_side, _ = parallelism(jobs, device, len(task.ks) * task.seeds)
     return Protocol(out, task, base, task.ks, tuple(range(task.seeds)), side_by_side)

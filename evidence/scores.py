@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from negwise.datasets import TaskData
-from negwise.jobs.training import Trained, load
+from negwise.jobs import Trained, load
 
 QUERIES, CANDIDATES = 300, 2000
 LOW, HIGH, WIDTH = -6.0, 10.0, 0.25
@@ -45,7 +45,7 @@ def score_histogram(run: Path) -> dict[str, Any]:
 
 def standardised(trained: Trained) -> tuple[Floats, Floats]:
     """Scores of positives and of negatives of some validation queries."""
-    task = trained.task
+    task = trained.data
     random = np.random.default_rng(0)
     chosen = np.sort(random.permutation(len(task.val))[:QUERIES])
     candidates = np.arange(*task.val.candidates)

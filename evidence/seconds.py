@@ -12,8 +12,8 @@ import numpy as np
 
 from evidence.analysis import Analysis
 from evidence.bootstrap import Floats, student
-from evidence.cells import signed, span, table
 from evidence.figures import compared, curve_panel, curve_rows
+from evidence.markdown import signed, span, table
 from negwise.errors import InputError
 from negwise.report.exhibit import Exhibit, short
 from negwise.report.figure import Figure

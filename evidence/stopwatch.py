@@ -13,14 +13,15 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from statistics import median
-from typing import Any, Self
+from typing import Self
 
 from evidence.record import PACE, Record, read_only, with_pace, write_record
-from negwise.errors import InputError
-from negwise.jobs.setup import device_of, machine
-from negwise.jobs.training import Parts, Training, fit_parts, make_parts
-from negwise.training.holding import lock_folder
-from negwise.training.run_folder import CONFIG, RESULT, read_json, write_json
+from negwise import InputError
+from negwise.files import lock_folder, read_json, write_json
+from negwise.jobs import device_of, fit_task, machine
+from negwise.records import CONFIG, EvalRecord, RunConfig, StepRecord, decode, read_record, read_result
+from negwise.requests import TrainRequest
+from negwise.tasks import Task, make_task
 
 REPEATS = 3
 WARM_UP = 10
@@ -38,24 +39,25 @@ def reproduce_seconds(
     where = device_of(device)
     record = read_only(folder)
     with lock_folder(folder, "job"):
-        training, parts = _opened(folder, where)
+        request, task = _opened(folder, where)
         ks = [arm["rule"] for arm in record["arms"] if arm["role"] == "fixed"]
-        found = _begun(folder, {"steps": steps, "warm_up": WARM_UP, "machine": machine(training.device)})
+        found = _begun(folder, {"steps": steps, "warm_up": WARM_UP, "machine": machine(request.device)})
         for turn, k in itertools.product(range(REPEATS), ks):
             times = found["repeats"].setdefault(k, [])
             if len(times) <= turn:
-                times.append(step_ms(replace(training, k=k), parts, steps))
+                times.append(step_ms(replace(request, k=k), task, steps))
                 tell(f"{record['task']}: K = {k}, {times[-1]:.2f} ms a step ({turn + 1} of {REPEATS})")
                 found["ms"] = {each: median(values) for each, values in found["repeats"].items()}
                 write_json(folder / PACE, found)
         return [folder / PACE, write_record(with_pace(record, folder), folder)]
 
 
-def step_ms(training: Training, parts: Parts, steps: int) -> float:
+def step_ms(request: TrainRequest, task: Task, steps: int) -> float:
     """The median milliseconds of an optimiser step, after the warm-up."""
     clock = Clock()
     with tempfile.TemporaryDirectory() as folder:
-        fit_parts(replace(training, steps=steps, eval_every=steps), parts, folder, splits={}, show=clock)
+        short = replace(request, steps=steps, eval_every=steps)
+        fit_task(short, replace(task, splits={}), folder, show=clock)
     counted = [(step, when) for step, when in clock.times if step >= WARM_UP]
     return 1000 * median((after - before) / (to - at) for (at, before), (to, after) in itertools.pairwise(counted))
 
@@ -74,25 +76,26 @@ class Clock:
 
     def __exit__(self, *error: object) -> None: ...
 
-    def step(self, record: dict[str, Any]) -> None:
-        self.times.append((record["step"], time.perf_counter()))
+    def step(self, record: StepRecord) -> None:
+        self.times.append((record.step, time.perf_counter()))
 
-    def evaluation(self, record: dict[str, Any]) -> None: ...
+    def evaluation(self, record: EvalRecord) -> None: ...
 
     def say(self, line: str) -> None: ...
 
 
-def _opened(folder: Path, device: str) -> tuple[Training, Parts]:
+def _opened(folder: Path, device: str) -> tuple[TrainRequest, Task]:
     """What the task's first run trained, on its data. All K share the model: its weights do not change its speed."""
     run = folder / "arms" / "1" / "seed-0"
-    if not (run / RESULT).exists():
+    result = read_result(run)
+    if result is None:
         raise InputError(f"{run}: no finished run there, so it is not known what to time. Pass a folder with its runs.")
-    config = read_json(run / CONFIG)
-    training = Training(**config["run"], device=device, threads=read_json(run / RESULT)["threads"])
-    parts = make_parts(training)
-    if parts.task.digest != config["data_digest"]:
-        raise InputError(f"{run}: the data changed since this run. Restore {training.data}.")
-    return training, parts
+    config = read_record(RunConfig, run / CONFIG)
+    request = replace(decode(TrainRequest, config.run, str(run / CONFIG)), device=device, threads=result.threads)
+    task = make_task(request)
+    if task.data.digest != config.data_digest:
+        raise InputError(f"{run}: the data changed since this run. Restore {request.data}.")
+    return request, task
 
 
 def _begun(folder: Path, here: Record) -> Record:

@@ -7,12 +7,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from negwise.errors import InputError
-from negwise.jobs.grid import rates_around
-from negwise.jobs.training import Training, make_parts
+from negwise import InputError
+from negwise.jobs import rates_around
 from negwise.models import PAPER
+from negwise.requests import PRECISIONS, TrainRequest
+from negwise.tasks import make_task
 from negwise.training import EpochOrder
-from negwise.training.settings import PRECISIONS
 
 EVALUATIONS = 12
 """Evaluations of each run after the one at the start."""
@@ -36,7 +36,7 @@ LABELS = {
 class EvidenceTask:
     """A task, or a variant of one: ``name`` is that of its record, ``of`` that of the task.
 
-    ``fields`` of `Training` say what is learnt, and ``size`` how much of it at a time. ``models`` can learn it, the
+    ``fields`` of `TrainRequest` say what is learnt, and ``size`` how much of it at a time. ``models`` can learn it, the
     task's own first. ``vectors``: they can start from word vectors, where the caller has some. Runs have ``steps``,
     or ``epochs`` where those are given. The learning rate is tuned around ``rate`` on the first ``judges`` of the
     ``seeds``, or is ``rate``. ``always`` are the K that no request leaves out, ``paper_k`` is the paper's; K* is
@@ -223,11 +223,11 @@ def with_name(task: EvidenceTask, name: str | None) -> EvidenceTask:
 
 def base_training(
     task: EvidenceTask, data: str, *, vectors: str | None, device: str, more: Mapping[str, Any]
-) -> Training:
+) -> TrainRequest:
     """What every cell shares; ``more`` replaces fields of the task, where another data set needs it."""
-    base = Training(
+    base = TrainRequest(
         data=data,
-        judge_training=False,
+        evaluate_training=False,
         vectors=vectors if task.vectors else None,
         device=device,
         threads=1,
@@ -237,8 +237,8 @@ def base_training(
     return replace(base, steps=steps, eval_every=-(-steps // EVALUATIONS))
 
 
-def steps_of(training: Training, epochs: int) -> int:
+def steps_of(request: TrainRequest, epochs: int) -> int:
     """Steps of so many epochs of the first seed. Every seed takes as many, also where its fold is a little larger."""
-    assert training.batch_size is not None
-    examples = len(make_parts(training).examples)
-    return epochs * EpochOrder(examples, training.batch_size, training.seed).steps_per_epoch
+    assert request.batch_size is not None
+    examples = len(make_task(request).examples)
+    return epochs * EpochOrder(examples, request.batch_size, request.seed).steps_per_epoch

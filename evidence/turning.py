@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from evidence.analysis import Analysis
-from evidence.cells import table, with_interval
+from evidence.markdown import table, with_interval
 from negwise.report.exhibit import Exhibit, Spec, short
 from negwise.report.figure import Figure, Value
 from negwise.report.marks import HEIGHT, note, only, quantity

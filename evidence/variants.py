@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from evidence.analysis import Analysis
 from evidence.bootstrap import Measured
-from evidence.cells import signed, small, span, table, with_error, with_interval
+from evidence.markdown import signed, small, span, table, with_error, with_interval
 from evidence.tasks import LABELS, TASKS
 from negwise.report.words import metric_name
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from evidence.bootstrap import student
-from evidence.cells import signed, span, table
+from evidence.markdown import signed, span, table
 from evidence.truth import Truth
 from negwise.report.exhibit import Exhibit, Spec, short
 from negwise.report.figure import Figure, Value

@@ -12,6 +12,7 @@ from negwise.requests.page_requests import (
 )
 from negwise.requests.training_requests import (
     MODELS,
+    PRECISIONS,
     TASK_OF,
     RunRequest,
     SweepRequest,
@@ -21,6 +22,7 @@ from negwise.requests.training_requests import (
 
 __all__ = [
     "MODELS",
+    "PRECISIONS",
     "TASK_OF",
     "DataRequest",
     "EstimateRequest",
