@@ -26,13 +26,15 @@ from benchmarks import data
 from benchmarks.cases import Found, bar
 from negwise.datasets import Ragged, TaskData
 from negwise.draws import Key
-from negwise.jobs.training import Training, make_parts
+from negwise.metrics.ranking import ImpressionRanking
 from negwise.models import build
 from negwise.protocols import Query
-from negwise.records import Run, read_run
+from negwise.records import RunLog, read_run
+from negwise.requests import TrainRequest
 from negwise.samplers import Exclusions, Lists, Popularity
 from negwise.schedule import ConstantK
-from negwise.training import ImpressionRanking, Settings, evaluate, fit, judged
+from negwise.tasks import evaluate, evaluation_splits, make_task
+from negwise.training import Settings, fit
 
 TARGET = 0.4818
 GROWTH = (1, 4, 16, 64, 256, 1024)
@@ -90,12 +92,12 @@ class Setup:
         """Negatives are drawn by popularity ** ``alpha``: what is told from popular ones in training is in the test."""
         with tempfile.TemporaryDirectory() as folder:
             path = scale.data(Path(folder))
-            parts = make_parts(Training(data=str(path), model="bert4rec", k=str(scale.k), device=device.type))
-        task = parts.task
+            made = make_task(TrainRequest(data=str(path), model="bert4rec", k=str(scale.k), device=device.type))
+        task = made.data
         exclude = exclusions(task.train_exclusions, task.n_items)
         sampler = Popularity(torch.from_numpy(task.popularity), alpha=alpha, exclude=exclude)
         shown = popular(task, min(negatives, task.n_items // 3))
-        return cls(scale, task, parts.examples, sampler, shown, device.type)
+        return cls(scale, task, made.examples, sampler, shown, device.type)
 
     def model(self) -> Any:
         torch.manual_seed(0)
@@ -105,7 +107,7 @@ class Setup:
 
     def fit(
         self, folder: str, model: Any, steps: int, *, k: float, log_every: int, eval_every: int,
-        judges: dict[str, Any] | None = None, should_stop: Callable[[Run], bool] | None = None, rate: float = 1e-3,
+        splits: dict[str, Any] | None = None, should_stop: Callable[[RunLog], bool] | None = None, rate: float = 1e-3,
         options: dict[str, Any] | None = None,
     ) -> None:  # fmt: skip
         settings = Settings(
@@ -114,7 +116,7 @@ class Setup:
         )  # fmt: skip
         fit(
             folder, model, self.examples, n_items=self.task.n_items, sampler=self.sampler, rule=ConstantK(k),
-            settings=settings, judged=judges, mask_items=model.mask_items, show=False, should_stop=should_stop,
+            settings=settings, splits=splits, mask_items=model.mask_items, show=False, should_stop=should_stop,
             optimizer=lambda weights: torch.optim.Adam(weights, rate, fused=self.device == "cuda" or None),
             lr_scale=lambda done: min(1.0, done / 0.03) * 0.5 * (1 + math.cos(math.pi * done)),
         )  # fmt: skip
@@ -216,9 +218,9 @@ def quality_case(scale: Scale, device: torch.device, seconds: float, evaluations
     model = setup.model()
     start = time.perf_counter()
 
-    def should_stop(log: Run) -> bool:
+    def should_stop(log: RunLog) -> bool:
         last = log.of_split("val")[-1]
-        if not last["step"] or last["metrics"]["ndcg@10"] < scale.target:
+        if not last.step or (last.value("ndcg@10") or 0.0) < scale.target:
             return False
         reached.append(time.perf_counter() - start)
         return True
@@ -226,13 +228,15 @@ def quality_case(scale: Scale, device: torch.device, seconds: float, evaluations
     every = max(1, steps // evaluations)
     with tempfile.TemporaryDirectory() as folder:
         setup.fit(
-            folder, model, steps, k=scale.k, log_every=every, eval_every=every, judges={"val": setup.popular},
+            folder, model, steps, k=scale.k, log_every=every, eval_every=every, splits={"val": setup.popular},
             should_stop=should_stop, options=fast,
         )  # fmt: skip
         spent = time.perf_counter() - start
         log = read_run(folder)
-    clock = {record["step"]: record["time"] for record in log.steps}
-    curve = [[clock[record["step"]], record["metrics"]["ndcg@10"]] for record in log.of_split("val") if record["step"]]
+    clock = {record.step: record.time for record in log.steps}
+    curve: list[Any] = [
+        [clock[int(record.step)], record.value("ndcg@10")] for record in log.of_split("val") if record.step
+    ]
     return {
         "steps": steps,
         "steps taken": max(clock),
@@ -246,7 +250,7 @@ def quality_case(scale: Scale, device: torch.device, seconds: float, evaluations
         "seconds to the target": reached[0] if reached else None,
         "target": scale.target,
         "curve: s, nDCG@10 among 100 popular": curve,
-        "full ranking, last weights": evaluate(model.eval(), judged(setup.task)["test"]).record(),
+        "full ranking, last weights": evaluate(model.eval(), evaluation_splits(setup.task)["test"]).record(),
         "100 popular negatives, last weights": evaluate(model.eval(), setup.popular).record(),
         "bars": [
             bar("nDCG@10 among 100 popular", curve[-1][1], scale.target, unit=""),

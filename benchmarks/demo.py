@@ -17,7 +17,7 @@ from scipy import stats
 
 from negwise.files import write_atomically
 from negwise.metrics import Ranks
-from negwise.training.ranks import read_ranks
+from negwise.training import read_ranks
 
 AMONG, FIRST = 1000, 5
 

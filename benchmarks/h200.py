@@ -21,13 +21,13 @@ from torch import Tensor
 
 from benchmarks import bert4rec, data, gpu, training
 from negwise.files import write_atomically
-from negwise.jobs.training import Parts, Training, make_parts
 from negwise.protocols import Negatives
+from negwise.requests import TrainRequest
 from negwise.schedule import ConstantK
-from negwise.training import Settings, evaluate, fit, judged
-from negwise.training.asked import StepInputs
+from negwise.tasks import Task, evaluate, evaluation_splits, make_task
+from negwise.training import Settings, fit
 from negwise.training.cuda_graphs import GraphedStep
-from negwise.training.step import TrainingStep
+from negwise.training.step import StepInputs, TrainingStep
 
 CUDA = torch.device("cuda")
 
@@ -47,13 +47,13 @@ def nrms() -> dict[str, float]:
             given.query.to(CUDA), given.positives.to(CUDA), negatives, given.titles, given.n_words, given.real
         )
         ours, again, theirs = (training.nrms(given).to(CUDA) for _ in range(3))
-        asked = StepInputs.of(
+        inputs = StepInputs.of(
             given.query, given.positives, given.negatives, ours, len(given.titles)
         )  # the loop's, made ahead
         called, replayed = learn(ours, TrainingStep(ours)), GraphedStep(learn(again, TrainingStep(again)), CUDA)
         usual = learn(theirs, lambda _: (training.usual(theirs, here),))  # noqa: B023
-        there = asked.to(CUDA)
-        spent = {"called": timed(lambda: called(there)), "recorded": timed(lambda: replayed(asked))}  # noqa: B023
+        there = inputs.to(CUDA)
+        spent = {"called": timed(lambda: called(there)), "recorded": timed(lambda: replayed(inputs))}  # noqa: B023
         slow = timed(lambda: usual(there))  # noqa: B023
         for name, fast in spent.items():
             found[f"samples/s, batch {batch}, {name}"] = batch / fast
@@ -65,9 +65,9 @@ def learn(model: Any, step: Callable[[StepInputs], tuple[Tensor, ...]]) -> Calla
     """A call that takes one step of Adam and returns the loss before it."""
     adam = torch.optim.Adam(model.parameters(), 1e-4, fused=True, capturable=True)
 
-    def once(asked: StepInputs) -> Tensor:
+    def once(inputs: StepInputs) -> Tensor:
         with torch.autocast("cuda", torch.bfloat16):
-            value = step(asked)[0].mean()
+            value = step(inputs)[0].mean()
         adam.zero_grad()
         value.backward()  # type: ignore[no-untyped-call]
         adam.step()
@@ -76,7 +76,7 @@ def learn(model: Any, step: Callable[[StepInputs], tuple[Tensor, ...]]) -> Calla
     return once
 
 
-def loop_rate(parts: Parts, batch: int, steps: int, graphs: bool) -> float:
+def loop_rate(task: Task, batch: int, steps: int, graphs: bool) -> float:
     """Samples per second of the whole loop, negatives and log included, from its own clock."""
     with tempfile.TemporaryDirectory() as folder:
         settings = Settings(
@@ -84,8 +84,8 @@ def loop_rate(parts: Parts, batch: int, steps: int, graphs: bool) -> float:
             graphs=graphs,
         )  # fmt: skip
         fit(
-            folder, parts.model, parts.examples, n_items=parts.task.n_items, sampler=parts.sampler,
-            rule=ConstantK(4), settings=settings, mask_items=parts.mask_items, show=False,
+            folder, task.model, task.examples, n_items=task.data.n_items, sampler=task.sampler,
+            rule=ConstantK(4), settings=settings, mask_items=task.mask_items, show=False,
             optimizer=lambda weights: torch.optim.Adam(weights, 1e-4, fused=True),
         )  # fmt: skip
         rows = [json.loads(line) for line in (Path(folder) / "run.jsonl").read_text().splitlines()]
@@ -93,10 +93,10 @@ def loop_rate(parts: Parts, batch: int, steps: int, graphs: bool) -> float:
     return batch * (logged[-1]["step"] - logged[0]["step"]) / (logged[-1]["time"] - logged[0]["time"])
 
 
-def evaluation(parts: Parts, impressions: int = 73_000) -> float:
+def evaluation(task: Task, impressions: int = 73_000) -> float:
     """Seconds to encode all news and to rank so many impressions, those of the sample over and over."""
-    model = parts.model.to(CUDA)
-    split = judged(parts.task)["val"]
+    model = task.model.to(CUDA)
+    split = evaluation_splits(task.data)["val"]
     times = -(-impressions // len(split.chosen))
     changes = {name: np.tile(getattr(split, name), times)[:impressions] for name in ("chosen", "groups")}
     many = type(split)(**{**vars(split), **changes})
@@ -119,7 +119,7 @@ def main() -> None:
 
     keep("BERT4Rec", bert4rec.quality_case(bert4rec.FULL, CUDA, seconds))
     keep("NRMS step", nrms())
-    news = make_parts(Training(data=str(data.need("mind")), model="nrms", split="user"))
+    news = make_task(TrainRequest(data=str(data.need("mind")), model="nrms", split="user"))
     for name, graphs in (("called", False), ("recorded", True)):
         keep(f"NRMS loop, batch 512, {name}, samples/s", loop_rate(news, 512, 200, graphs))
     keep("evaluation of 73,000 impressions, s", evaluation(news))

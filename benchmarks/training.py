@@ -28,12 +28,12 @@ from benchmarks import data
 from benchmarks.table import Row, peak_extra_mb, seconds
 from negwise.draws import Key
 from negwise.losses import info_nce
+from negwise.metrics.ranking import ImpressionRanking
 from negwise.models import build
 from negwise.protocols import Negatives, Query
 from negwise.samplers import Pool, Uniform
-from negwise.training import ImpressionRanking, evaluate
-from negwise.training.asked import StepInputs
-from negwise.training.step import TrainingStep
+from negwise.tasks import evaluate
+from negwise.training.step import StepInputs, TrainingStep
 
 HISTORY, WORDS, K = 50, 30, 4
 BATCHES = (32, 512)
@@ -231,7 +231,7 @@ def evaluation() -> list[Row]:
     every = np.arange(IMPRESSIONS)
     split = ImpressionRanking(Asking(ids[labels == 1]), every, every, Lists(offsets, ids), labels)
     few = np.arange(LOOPED)
-    part = ImpressionRanking(split.examples, few, few, split.shown, labels)
+    part = ImpressionRanking(split.examples, few, few, split.impressions, labels)
     model = Vectors(IMPRESSIONS, 20_000)
     users, items = (table.weight.detach().numpy() for table in (model.users, model.items))
 

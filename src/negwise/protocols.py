@@ -22,8 +22,8 @@ class Observation:
 
     The counts are those of an earlier step, ``step - lag``, and so is the ``k`` that they were made with. Of the
     ``pairs`` of a positive and a negative, ``wins`` were won (a tie is half a win): ``wins / pairs`` estimates AUC at
-    any K. Of the ``rows``, ``hits`` had a positive above all of its negatives. ``val_auc`` comes after an evaluation, with
-    the same lag. Nothing is known yet in the first steps: all counts are 0.
+    any K. Of the ``rows``, ``hits`` had a positive above all of its negatives. ``val_auc`` comes after an evaluation,
+    with the same lag. Nothing is known yet in the first steps: all counts are 0.
     """
 
     step: int

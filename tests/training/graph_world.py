@@ -8,9 +8,8 @@ from negwise.draws import Key
 from negwise.models import build
 from negwise.protocols import Query
 from negwise.samplers import Impression, Lists, Pool, Popularity, Uniform
-from negwise.training.asked import StepInputs
-from negwise.training.batches import fetch
-from negwise.training.step import draw, plan
+from negwise.training.batches import draw_negatives, load_batch, plan_negatives
+from negwise.training.step import StepInputs
 
 PLACES = 6
 
@@ -90,6 +89,6 @@ def world(name):
 def inputs_for(parts, step, k, rows=10, correct=False, lazy=False):
     model, examples, sampler, mask_items = parts
     key = Key(5, step)
-    batch = fetch(examples, np.arange(step, step + rows) % len(examples), slice(0, rows), key, mask_items)
-    drawn = plan(sampler, batch, k, key) if lazy else draw(sampler, batch, k, key)
+    batch = load_batch(examples, np.arange(step, step + rows) % len(examples), slice(0, rows), key, mask_items)
+    drawn = plan_negatives(sampler, batch, k, key) if lazy else draw_negatives(sampler, batch, k, key)
     return StepInputs.of(batch.query, batch.positives, drawn, model, N_ITEMS, correct)

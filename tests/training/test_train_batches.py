@@ -8,8 +8,7 @@ from train_world import N_ITEMS, make_sampler, make_world
 from negwise.draws import Key
 from negwise.errors import InputError
 from negwise.protocols import Query
-from negwise.training.batches import EpochOrder, fetch, share
-from negwise.training.step import draw
+from negwise.training.batches import EpochOrder, draw_negatives, load_batch, rank_slice
 
 
 @pytest.mark.parametrize(("n", "size"), [(10, 3), (12, 4), (5, 8), (1, 1)])
@@ -37,7 +36,7 @@ def test_orders_differ_by_epoch_and_seed():
 @pytest.mark.parametrize("world", [1, 2, 3, 7])
 @pytest.mark.parametrize("rows", [1, 2, 5, 32])
 def test_shares_are_runs_that_cover_the_batch(rows, world):
-    parts = [share(rows, rank, world) for rank in range(world)]
+    parts = [rank_slice(rows, rank, world) for rank in range(world)]
     covered = [row for part in parts for row in range(rows)[part]]
     assert covered == list(range(rows))
     sizes = [part.stop - part.start for part in parts]
@@ -56,10 +55,10 @@ def cut(query, key):
 def test_ranks_draw_what_one_process_draws(mask_items, world):
     data, key = make_world(), Key(5, 9)
     rows, sampler = EpochOrder(len(data.train), 5, 1).batch(3), make_sampler(data)
-    whole = fetch(data.train, rows, slice(0, 5), key, mask_items)
-    wanted = draw(sampler, whole, 3.4, key).ids
-    parts = [fetch(data.train, rows, share(5, rank, world), key, mask_items) for rank in range(world)]
-    drawn = [draw(sampler, part, 3.4, key).ids[: part.counted] for part in parts]
+    whole = load_batch(data.train, rows, slice(0, 5), key, mask_items)
+    wanted = draw_negatives(sampler, whole, 3.4, key).ids
+    parts = [load_batch(data.train, rows, rank_slice(5, rank, world), key, mask_items) for rank in range(world)]
+    drawn = [draw_negatives(sampler, part, 3.4, key).ids[: part.counted] for part in parts]
     assert torch.equal(torch.cat(drawn), wanted)
     assert [part.counted for part in parts].count(0) == max(0, world - 5)
     for name in ("positives", "groups", "numbers"):

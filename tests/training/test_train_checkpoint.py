@@ -138,7 +138,7 @@ def test_a_damaged_checkpoint_is_told_and_nothing_is_lost(name, damage, tmp_path
         (folder / name).write_bytes(whole[:at] + bytes([whole[at] ^ 1]) + whole[at + 1 :])
     else:
         (folder / name).write_bytes(whole[: len(whole) // 2] if damage == "cut" else b"")
-    with pytest.raises(CheckpointError, match=rf"10: {name}.*remove the folder: the run then goes on from step 5"):
+    with pytest.raises(CheckpointError, match=rf"10: {name}.*remove the folder: the run then resumes from step 5"):
         checkpoint.latest(tmp_path)
     with pytest.raises(
         CheckpointError, match="no checkpoint here" if (name, damage) == ("state.json", "gone") else name
@@ -157,7 +157,7 @@ def test_a_damaged_best_is_told_when_the_run_is_taken_up(tmp_path):
         checkpoint.write(tmp_path, step, model, optimizer, {**STATE, "best": {"step": 5}})
     (tmp_path / "checkpoints" / "5" / "weights.safetensors").unlink()
     found = checkpoint.latest(tmp_path)
-    with pytest.raises(CheckpointError, match=r"5: weights.*those after it \(10, 15\): the run then starts anew"):
+    with pytest.raises(CheckpointError, match=r"5: weights.*those after it \(10, 15\): the run then starts over"):
         checkpoint.restore(found, "abc", model, optimizer)
 
 

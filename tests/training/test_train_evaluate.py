@@ -1,7 +1,5 @@
 """Evaluation against scikit-learn and a loop over queries."""
 
-import sys
-
 import numpy as np
 import pytest
 import torch
@@ -10,10 +8,10 @@ from train_world import N_ITEMS, Dot, Mean, make_world
 
 from negwise import metrics
 from negwise.errors import InputError
-from negwise.training import FullRanking, evaluate, judged, subset
-from negwise.training.evaluate import recommend
-from negwise.training.judging import ImpressionRanking
-from negwise.training.ranks import read_ranks, write_ranks
+from negwise.metrics import ranking
+from negwise.metrics.ranking import FullRanking, ImpressionRanking, rank_positives, recommend, subset
+from negwise.tasks import evaluate, evaluation_splits
+from negwise.training.run_folder import read_ranks, write_ranks
 
 MODELS = [Dot, Mean]
 
@@ -23,8 +21,8 @@ def scores(model, split, example):
     with torch.no_grad():
         items = model.encode_candidates(torch.arange(N_ITEMS))
         query, positives, groups = split.examples.batch(np.array([example]))
-        asked = model.encode_queries(query, lambda ids: items[ids])
-    return (items @ asked[0]).numpy(), int(positives[0]), int(groups[0])
+        inputs = model.encode_queries(query, lambda ids: items[ids])
+    return (items @ inputs[0]).numpy(), int(positives[0]), int(groups[0])
 
 
 def expected(model, split, world):
@@ -51,7 +49,7 @@ def expected(model, split, world):
 @pytest.mark.parametrize("kind", MODELS)
 def test_against_scikit_learn(kind, shown):
     world, model = make_world(shown=shown), kind(dropout=0.5)
-    for name, split in judged(world).items():
+    for name, split in evaluation_splits(world).items():
         summary = evaluate(model, split)
         model.eval()
         auc, ndcg, queries = expected(model, split, world)
@@ -64,10 +62,10 @@ def test_against_scikit_learn(kind, shown):
 @pytest.mark.parametrize("shown", [False, True])
 @pytest.mark.parametrize("kind", MODELS)
 def test_chunks_change_nothing(kind, shown, monkeypatch):
-    model, split = kind(), judged(make_world(shown=shown))["val"]
+    model, split = kind(), evaluation_splits(make_world(shown=shown))["val"]
     whole = evaluate(model, split)
-    monkeypatch.setattr("negwise.training.judging.CHUNK_QUERIES", 7)
-    monkeypatch.setattr(sys.modules["negwise.training.evaluate"], "CHUNK_ITEMS", 9)  # a function has the module's name
+    monkeypatch.setattr(ranking, "CHUNK_QUERIES", 7)
+    monkeypatch.setattr(ranking, "CHUNK_ITEMS", 9)
     assert evaluate(model, split).to_dict() == whole.to_dict()
 
 
@@ -87,7 +85,7 @@ def test_a_range_of_candidates():
 
 def test_each_candidate_is_encoded_once():
     world, model = make_world(shown=True), Mean()
-    split = judged(world)["val"]
+    split = evaluation_splits(world)["val"]
     evaluate(model, split)
     wanted = set(np.concatenate([world.impressions[group] for group in split.groups]).tolist())
     wanted |= set(world.val.items[split.chosen].flatten().tolist())
@@ -96,15 +94,15 @@ def test_each_candidate_is_encoded_once():
 
 def test_training_is_judged_on_as_many_queries_as_validation():
     world = make_world(n=300)
-    first, second = judged(world), judged(world)
+    first, second = evaluation_splits(world), evaluation_splits(world)
     assert len(first["train"].chosen) == len(first["val"].chosen) == 40
     assert first["train"].chosen.tolist() == second["train"].chosen.tolist()
     assert first["train"].chosen.tolist() != list(range(40))
-    fewer = judged(world, most=10)
+    fewer = evaluation_splits(world, max_queries=10)
     assert [len(split.chosen) for split in fewer.values()] == [10] * 3
     assert set(fewer["val"].chosen) <= set(range(40))
     with pytest.raises(InputError, match="no standard error"):
-        judged(world, most=1)
+        evaluation_splits(world, max_queries=1)
 
 
 def test_a_group_is_one_query_however_many_its_clicks():
@@ -112,15 +110,15 @@ def test_a_group_is_one_query_however_many_its_clicks():
     double = np.concatenate((world.val.groups, world.val.groups[:5]))
     parts = (world.val.items, world.val.mask, world.val.users, world.val.positives)
     more = type(world.val)(*(np.concatenate((part, part[:5])) for part in parts), double)
-    split = judged(type(world)(world.train, more, world.test, world.eval_exclusions, world.impressions, world.labels))[
-        "val"
-    ]
+    split = evaluation_splits(
+        type(world)(world.train, more, world.test, world.eval_exclusions, world.impressions, world.labels)
+    )["val"]
     assert isinstance(split, ImpressionRanking) and len(split.chosen) == 40
-    assert evaluate(Dot(), split).to_dict() == evaluate(Dot(), judged(world)["val"]).to_dict()
+    assert evaluate(Dot(), split).to_dict() == evaluate(Dot(), evaluation_splits(world)["val"]).to_dict()
 
 
 def test_leaves_the_model_as_it_was_and_may_be_ended():
-    model, split = Mean(dropout=0.5), judged(make_world())["val"]
+    model, split = Mean(dropout=0.5), evaluation_splits(make_world())["val"]
     assert model.training
     assert evaluate(model, split).to_dict() == evaluate(model, split).to_dict()
     assert model.training
@@ -129,15 +127,15 @@ def test_leaves_the_model_as_it_was_and_may_be_ended():
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        evaluate(model, split, between=end)
+        rank_positives(model, split, between=end)
     assert model.training
     with pytest.raises(InputError, match="no query"):
         evaluate(model, subset(split, 0))
 
 
 def test_low_precision_encodes_and_full_precision_ranks():
-    model, split = Mean(), judged(make_world())["val"]
-    low = evaluate(model, split, autocast=lambda: torch.autocast("cpu", torch.bfloat16))
+    model, split = Mean(), evaluation_splits(make_world())["val"]
+    low = metrics.evaluate(rank_positives(model, split, autocast=lambda: torch.autocast("cpu", torch.bfloat16)))
     high = evaluate(model, split)
     assert low.auc.value == pytest.approx(high.auc.value, abs=0.05)
     assert low.to_dict() != high.to_dict()
@@ -157,14 +155,14 @@ def test_ranks_come_back_as_they_were_written(tmp_path):
 def test_recommendations_against_a_loop():
     """Items seen are never recommended; coverage and popularity counted by hand."""
     world = make_world()
-    model, split = Mean(dropout=0.0), judged(world)["test"]
+    model, split = Mean(dropout=0.0), evaluation_splits(world)["test"]
     popularity = np.arange(N_ITEMS)
     found = recommend(model, split, popularity, n=3)
     model.eval()
     shown, right = [], []
     for example in split.chosen:
         values, positive, group = scores(model.eval(), split, example)
-        seen = split.seen.ids[split.seen.offsets[group] : split.seen.offsets[group + 1]].tolist()
+        seen = split.exclusions.ids[split.exclusions.offsets[group] : split.exclusions.offsets[group + 1]].tolist()
         allowed = [i for i in range(split.first, split.last) if i == positive or i not in seen]
         shown += sorted(allowed, key=lambda i, values=values: -values[i])[:3]
         right.append(positive)
@@ -177,16 +175,17 @@ def test_recommendations_against_a_loop():
 
 def test_recommendations_among_what_was_shown():
     world = make_world(shown=True)
-    model, split = Mean(dropout=0.0), judged(world)["test"]
+    model, split = Mean(dropout=0.0), evaluation_splits(world)["test"]
     found = recommend(model, split, np.arange(N_ITEMS), n=2)
     picked = []
     for example, group in zip(split.chosen, split.groups, strict=True):
         values, _, _ = scores(model.eval(), split, example)
-        there = split.shown.ids[split.shown.offsets[group] : split.shown.offsets[group + 1]]
+        there = split.impressions.ids[split.impressions.offsets[group] : split.impressions.offsets[group + 1]]
         picked += there[np.argsort(-values[there], kind="stable")[:2]].tolist()
     assert found["popularity"] == pytest.approx(np.mean(picked))
     assert found["coverage"] == pytest.approx(len(set(picked)) / len(split.candidates))
-    bounds = [slice(split.shown.offsets[group], split.shown.offsets[group + 1]) for group in split.groups]
-    clicked = [int(split.shown.ids[at]) for each in bounds for at in range(each.start, each.stop) if split.labels[at]]
+    bounds = [slice(split.impressions.offsets[group], split.impressions.offsets[group + 1]) for group in split.groups]
+    places = [at for each in bounds for at in range(each.start, each.stop) if split.labels[at]]
+    clicked = [int(split.impressions.ids[at]) for at in places]
     assert len(clicked) > found["queries"] == len(split.groups)  # every click counts, and a query once
     assert found["positives_popularity"] == pytest.approx(np.mean(clicked))

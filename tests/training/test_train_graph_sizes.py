@@ -36,11 +36,11 @@ def test_padding_changes_nothing_but_sizes(name, lazy, k):
     step = TrainingStep(parts[0])
     found = []
     own = inputs_for(parts, 0, k, correct=name == "bert4rec", lazy=lazy)
-    for asked in (own, pad_sizes(own)):
+    for inputs in (own, pad_sizes(own)):
         parts[0].zero_grad()
-        loss, wins, pairs = step(asked)
-        (loss.sum() * asked.share).backward()
-        sums = count(loss, wins, pairs, asked.counted)
+        rows = step(inputs)
+        (rows.loss.sum() * inputs.share).backward()
+        sums = count(rows, inputs.counted)
         found.append([sums, *(weight.grad.clone() for weight in parts[0].parameters())])
     for ours, theirs in zip(*found, strict=True):
         torch.testing.assert_close(ours, theirs, rtol=1e-12, atol=1e-14)
@@ -61,8 +61,10 @@ def test_a_padded_size_is_really_larger():
     """So that the test above compares what it means to."""
     reads = [len(inputs_for(world("bert4rec"), step, 5).positives) for step in range(20)]
     assert any(round_up(n, 4) > n for n in reads)
-    asked = inputs_for(world("nrms"), 0, 5)
-    assert round_up(asked.negatives.ids.shape[1], 2) == 6 and round_up(len(asked.candidates), 4) > len(asked.candidates)
+    inputs = inputs_for(world("nrms"), 0, 5)
+    assert round_up(inputs.negatives.ids.shape[1], 2) == 6 and round_up(len(inputs.candidates), 4) > len(
+        inputs.candidates
+    )
 
 
 @pytest.mark.parametrize(("name", "lazy"), [("bert4rec", True), *((name, False) for name in MODELS)])
@@ -74,12 +76,12 @@ def test_one_recording_for_each_size_over_a_schedule(name, lazy):
         parts = world(name)
         step, adam = TrainingStep(parts[0]), torch.optim.Adam(parts[0].parameters(), 0.01)
 
-        def learn(asked, step=step, adam=adam):
-            loss, wins, pairs = step(asked)
+        def learn(inputs, step=step, adam=adam):
+            rows = step(inputs)
             adam.zero_grad()
-            (loss.sum() * asked.share).backward()
+            (rows.loss.sum() * inputs.share).backward()
             adam.step()
-            return count(loss, wins, pairs, asked.counted)
+            return count(rows, inputs.counted)
 
         made = []
 
@@ -88,8 +90,8 @@ def test_one_recording_for_each_size_over_a_schedule(name, lazy):
             return work
 
         learner = GraphedStep(learn, CPU, record) if recorded else learn
-        asked = (inputs_for(parts, n, rule(n / (steps - 1)), lazy=lazy and recorded) for n in range(steps))
-        sums = [learner(each) for each in asked]
+        inputs = (inputs_for(parts, n, rule(n / (steps - 1)), lazy=lazy and recorded) for n in range(steps))
+        sums = [learner(each) for each in inputs]
         ends.append((torch.stack(sums), [weight.detach().clone() for weight in parts[0].parameters()]))
     columns = {round_up(int(np.ceil(rule(n / (steps - 1)))), 2) for n in range(steps)}
     assert len(columns) > 5  # K did move through sizes
@@ -103,11 +105,13 @@ def test_one_recording_for_each_size_over_a_schedule(name, lazy):
         torch.testing.assert_close(ours, theirs, rtol=1e-8, atol=1e-11 if "siamese" not in name else 1e-8)
 
 
-def test_sizes_beyond_so_many_run_as_they_are(monkeypatch):
-    monkeypatch.setattr("negwise.training.cuda_graphs.MAX_SIZES", 3)
-    done = []
-    learner = GraphedStep(lambda asked: done.append(asked.width) or torch.zeros(()), CPU, lambda work: work)
+def test_the_least_recently_used_size_gives_way():
+    done, recorded = [], []
+    learner = GraphedStep(
+        lambda inputs: done.append(inputs.width) or torch.zeros(()), CPU, lambda work: recorded.append(1) or work, 3
+    )
     parts = world("bert4rec")
-    for k in (1, 2, 4, 8, 16, 1, 16):
+    for k in (1, 2, 4, 1, 8, 1, 16):
         learner(inputs_for(parts, 0, k))
-    assert len(learner.sizes) == 3 and done == [1, 2, 4, 8, 16, 1, 16]
+    assert [key[0] for key in learner.sizes] == [8, 1, 16]  # 2 and 4 were used longest ago
+    assert done == [1, 2, 4, 1, 8, 1, 16] and len(recorded) == 1

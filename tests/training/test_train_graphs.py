@@ -10,13 +10,13 @@ from graph_world import N_ITEMS, SMALL, Sequences, bert4rec, world
 from train_world import Dot, run
 
 from negwise.errors import InputError
-from negwise.losses import fused
+from negwise.files import read_json
+from negwise.losses import fused, info_nce
 from negwise.records import read_run
 from negwise.samplers import Uniform
 from negwise.schedule import AnsK
 from negwise.training.cuda_graphs import no_garbage_collection, resolve_graphs, use_graphs
 from negwise.training.run import Run
-from negwise.training.run_folder import read_json
 from negwise.training.settings import Settings
 
 GPU = pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
@@ -29,7 +29,7 @@ def test_graphs_are_refused_where_they_cannot_be(tmp_path):
     assert not (tmp_path / "run" / "checkpoints").exists()
 
 
-ONE_GPU = SimpleNamespace(device=torch.device("cuda"), world_size=1)  # as much of Fabric as is asked here
+ONE_GPU = SimpleNamespace(device=torch.device("cuda"), world_size=1)  # as much of Fabric as is inputs here
 
 
 @pytest.mark.parametrize(
@@ -45,8 +45,8 @@ def test_a_loss_that_waits_for_the_gpu_is_not_recorded(monkeypatch, dtype, trito
     model = bert4rec().to(dtype)
     adam = torch.optim.Adam(model.parameters())
     with pytest.raises(InputError, match=message):
-        use_graphs(True, ONE_GPU, model, adam, moving=False)
-    assert not use_graphs(None, ONE_GPU, model, adam, moving=False)
+        use_graphs(True, ONE_GPU, model, adam, info_nce, moving=False)
+    assert not use_graphs(None, ONE_GPU, model, adam, info_nce, moving=False)
     assert adam.param_groups[0]["capturable"] is False
 
 
@@ -54,11 +54,11 @@ def test_the_optimizer_is_made_fit_to_be_recorded(monkeypatch):
     monkeypatch.setattr(fused, "_installed", lambda: True)
     model = bert4rec()
     adam = torch.optim.Adam(model.parameters())
-    assert use_graphs(None, ONE_GPU, model, adam, moving=False)
+    assert use_graphs(None, ONE_GPU, model, adam, info_nce, moving=False)
     assert adam.param_groups[0]["capturable"] is True
     with pytest.raises(InputError, match=r"SGD cannot be recorded; torch\.optim\.Adam can"):
-        use_graphs(True, ONE_GPU, model, torch.optim.SGD(model.parameters()), moving=False)
-    assert not use_graphs(None, ONE_GPU, model, torch.optim.SGD(model.parameters()), moving=False)
+        use_graphs(True, ONE_GPU, model, torch.optim.SGD(model.parameters()), info_nce, moving=False)
+    assert not use_graphs(None, ONE_GPU, model, torch.optim.SGD(model.parameters()), info_nce, moving=False)
 
 
 class Mine(torch.optim.Adam):
@@ -74,9 +74,9 @@ def test_an_optimizer_whose_python_a_replay_would_leave_out_is_not_recorded(monk
     hooked = torch.optim.Adam(model.parameters())
     hooked.register_step_post_hook(lambda *_: None)
     for adam in (Mine(model.parameters()), hooked):
-        assert not use_graphs(None, ONE_GPU, model, adam, moving=False)
+        assert not use_graphs(None, ONE_GPU, model, adam, info_nce, moving=False)
         with pytest.raises(InputError, match="hooks or a step of its own"):
-            use_graphs(True, ONE_GPU, model, adam, moving=False)
+            use_graphs(True, ONE_GPU, model, adam, info_nce, moving=False)
 
 
 def test_a_run_that_had_graphs_goes_on_where_there_are_none():
@@ -85,17 +85,17 @@ def test_a_run_that_had_graphs_goes_on_where_there_are_none():
     adam = torch.optim.Adam(model.parameters())
     adam.param_groups[0]["capturable"] = True
     here = SimpleNamespace(device=CPU, world_size=1)
-    assert not use_graphs(None, here, model, adam, moving=False)
+    assert not use_graphs(None, here, model, adam, info_nce, moving=False)
     sum(weight.sum() for weight in model.parameters()).backward()
     adam.step()
 
 
 @pytest.mark.parametrize(
-    ("asked", "saved", "found"),
+    ("inputs", "saved", "found"),
     [(None, None, None), (True, None, True), (False, None, False), (None, True, None), (None, False, False)],
 )
-def test_a_run_keeps_to_what_it_began_with(asked, saved, found):
-    assert resolve_graphs(asked, saved) is found
+def test_a_run_keeps_to_what_it_began_with(inputs, saved, found):
+    assert resolve_graphs(inputs, saved) is found
     if saved is not None:
         with pytest.raises(InputError, match="this run began with"):
             resolve_graphs(not saved, saved)
@@ -106,17 +106,17 @@ def test_graphs_of_a_run_are_read_from_its_checkpoint(tmp_path, monkeypatch):
     words = {"lr_scale": strike_at(0.6), "steps": 20, "save_every": 2}
     with pytest.raises(RuntimeError, match="struck"):
         run(tmp_path / "run", **words)
-    asked = []
+    inputs = []
 
     def note(wanted, *_, **__):
-        asked.append(wanted)
+        inputs.append(wanted)
         return False
 
     monkeypatch.setattr("negwise.training.trainer.use_graphs", note)
     with pytest.raises(RuntimeError, match="struck"):
         run(tmp_path / "run", **words | {"lr_scale": strike_at(0.8)})  # nothing said: what it began with
     run(tmp_path / "run", **words | {"lr_scale": strike_at(2), "graphs": False})
-    assert asked == [False, False]
+    assert inputs == [False, False]
 
 
 @pytest.mark.parametrize("wrong", [0, 1, "no"])
@@ -168,7 +168,7 @@ def test_graphs_train_as_plain_steps_do(tmp_path, case):
     for name, graphs in (("plain", False), ("graphs", True), ("again", True)):
         model = trained(tmp_path / name, graphs=graphs, **CASES[case])
         steps = read_run(tmp_path / name).steps
-        losses.append(torch.tensor([(step["loss"], step["k_used"]) for step in steps]))
+        losses.append(torch.tensor([(step.loss, step.k_used) for step in steps]))
         ends.append([weight.detach().cpu() for weight in model.parameters()])
     plain, recorded, again = losses
     for first, near in ((30, 2e-2), (60, 1e-1)) if "bfloat16" in case else ((60, 1e-3),):
@@ -181,7 +181,7 @@ def test_graphs_train_as_plain_steps_do(tmp_path, case):
 def trained(out, *, graphs, device="cuda", name="bert4rec", **changes):
     """A model after 60 steps of a K that rises and falls; what it learns is not judged here."""
     model, examples, sampler, mask_items = world(name)
-    words = {"examples": examples, "sampler": sampler, "mask_items": mask_items, "judged": {}} | changes
+    words = {"examples": examples, "sampler": sampler, "mask_items": mask_items, "splits": {}} | changes
     run(out, model.float(), rule=AnsK(9), steps=60, batch_size=16, device=device, graphs=graphs, **words)
     return model
 
@@ -222,7 +222,7 @@ def test_runs_one_after_the_other_leave_no_graph_to_be_freed_within_a_recording(
 def test_graphs_are_taken_where_they_can_be(tmp_path):
     trained(tmp_path / "run", graphs=None)
     result = read_json(tmp_path / "run" / "result.json")
-    assert result["graphs"] is True
+    assert result.graphs is True
 
 
 @GPU

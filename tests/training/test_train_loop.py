@@ -5,6 +5,7 @@ import json
 import math
 import re
 import sys
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -14,15 +15,15 @@ from train_world import N_ITEMS, Dot, Mean, Watching, make_sampler, make_world, 
 import negwise as nw
 from negwise.draws import Key
 from negwise.errors import InputError, MissingExtra, NegwiseError
+from negwise.files import lock_folder, read_json
 from negwise.protocols import OpenLoopRule
-from negwise.records import read_run
+from negwise.records import BestStep, EvalRecord, Scores, StepRecord, read_result, read_run
 from negwise.samplers import Popularity, Uniform
 from negwise.schedule import AnsK, ConstantK, training_fraction
+from negwise.tasks import evaluation_splits
 from negwise.training import EpochOrder, Settings, load_weights
-from negwise.training.holding import lock_folder
-from negwise.training.launch import make_fabric, reseed, resolve_threads
+from negwise.training.launch import SignalGuard, make_fabric, reseed, resolve_threads
 from negwise.training.progress import Bar, Lines, display
-from negwise.training.stopping import SignalGuard
 
 
 def plain_loop(world, model, rule, steps, size, seed, lr):
@@ -33,9 +34,9 @@ def plain_loop(world, model, rule, steps, size, seed, lr):
         query, positives, groups = world.train.batch(order.batch(step))
         drawn = sampler(positives, k, Key(seed, step, torch.arange(len(positives))), owner=groups)
         items = model.encode_candidates(torch.arange(N_ITEMS))
-        asked = model.encode_queries(query, lambda ids, items=items: items[ids])
-        negative = torch.einsum("bd,bkd->bk", asked, items[drawn.ids]).masked_fill(~drawn.mask, -math.inf)
-        positive = (asked * items[positives]).sum(1, keepdim=True)
+        inputs = model.encode_queries(query, lambda ids, items=items: items[ids])
+        negative = torch.einsum("bd,bkd->bk", inputs, items[drawn.ids]).masked_fill(~drawn.mask, -math.inf)
+        positive = (inputs * items[positives]).sum(1, keepdim=True)
         loss = -torch.log_softmax(torch.cat([positive, negative], 1), 1)[:, 0].mean()
         wins = ((positive > negative) & drawn.mask).sum().item()
         seen.append((k, drawn.mask.sum().item() / len(positives), loss.item(), wins / drawn.mask.sum().item()))
@@ -53,8 +54,8 @@ def test_a_run_is_the_plain_loop(kind, tmp_path):
     run(tmp_path, ours, world, optimizer=lambda weights: torch.optim.SGD(weights, lr=0.5))
     wanted = plain_loop(world, theirs, AnsK(4.5), 17, 10, 3, 0.5)
     for mine, its in zip(read_run(tmp_path).steps, wanted, strict=True):
-        assert (mine["k"], mine["k_used"]) == its[:2]
-        assert (mine["loss"], mine["win_rate"]) == pytest.approx(its[2:], abs=1e-6)
+        assert (mine.k, mine.k_used) == its[:2]
+        assert (mine.loss, mine.win_rate) == pytest.approx(its[2:], abs=1e-6)
     for mine, its in zip(ours.parameters(), theirs.parameters(), strict=True):
         torch.testing.assert_close(mine, its, rtol=1e-5, atol=1e-6)
 
@@ -62,19 +63,19 @@ def test_a_run_is_the_plain_loop(kind, tmp_path):
 def test_what_is_logged(tmp_path):
     run(tmp_path, rule=ConstantK(3), sampler=Uniform(N_ITEMS))
     log = read_run(tmp_path)
-    assert [record["step"] for record in log.steps] == list(range(1, 18))
-    assert [record["event"] for record in log.events] == ["start", "end"]
+    assert [record.step for record in log.steps] == list(range(1, 18))
+    assert [record.event for record in log.events] == ["start", "end"]
     for record in log.steps:
-        assert record["k"] == record["k_used"] == 3
-        assert record["log_k1"] == pytest.approx(math.log(4))
-        assert record["mi_bound"] == pytest.approx(float(nw.mi_bound(record["loss"], 3)))
-    assert [(r["step"], r["split"]) for r in log.evals] == [
+        assert record.k == record.k_used == 3
+        assert record.log_k1 == pytest.approx(math.log(4))
+        assert record.mi_bound == pytest.approx(float(nw.mi_bound(record.loss, 3)))
+    assert [(r.step, r.split) for r in log.evals] == [
         (step, split) for step in (0, 5, 10, 15, 17) for split in ("train", "val")
     ]
     for record in log.evals:
-        assert record["queries"] == 40 and record["pairs"] > 1000 and 0 < record["auc_se"] < 0.1
-        assert {"ndcg@10", "hit@5", "mrr"} <= record["metrics"].keys()
-    assert all(one["time"] <= two["time"] for one, two in zip(log.steps, log.steps[1:], strict=False))
+        assert record.queries == 40 and record.pairs > 1000 and 0 < record.auc_se < 0.1
+        assert {"ndcg@10", "hit@5", "mrr"} <= record.metrics.keys()
+    assert all(one.time <= two.time for one, two in zip(log.steps, log.steps[1:], strict=False))
     config = json.loads((tmp_path / "config.json").read_text())
     assert config["training"]["rule"] == "ConstantK(k=3)" and config["optimizer"]["lr"] == 0.02
 
@@ -84,14 +85,14 @@ def test_records_of_several_steps(tmp_path):
     for every in (1, 4):
         run(tmp_path / str(every), log_every=every, eval_every=8, rule=ConstantK(2), sampler=Uniform(N_ITEMS))
     each, some = (read_run(tmp_path / str(every)).steps for every in (1, 4))
-    assert [record["step"] for record in some] == [4, 8, 12, 16, 17]
-    rows = [7 if record["step"] % 16 == 0 else 10 for record in each]
+    assert [record.step for record in some] == [4, 8, 12, 16, 17]
+    rows = [7 if record.step % 16 == 0 else 10 for record in each]
     for first, record in zip((0, 4, 8, 12, 16), some, strict=True):
-        window = slice(first, record["step"])
-        assert record["loss"] == pytest.approx(np.average([r["loss"] for r in each[window]], weights=rows[window]))
+        window = slice(first, record.step)
+        assert record.loss == pytest.approx(np.average([r.loss for r in each[window]], weights=rows[window]))
     corrected = run(tmp_path / "c", correct=True, steps=2)
-    assert corrected["steps"] == 2
-    assert [record["mi_bound"] for record in read_run(tmp_path / "c").steps] == [None, None]
+    assert corrected.steps == 2
+    assert [record.mi_bound for record in read_run(tmp_path / "c").steps] == [None, None]
 
 
 def test_a_correction_needs_probabilities(tmp_path):
@@ -102,30 +103,31 @@ def test_a_correction_needs_probabilities(tmp_path):
 def test_result_and_best_weights(tmp_path):
     model = Mean()
     result = run(tmp_path, model, steps=60, eval_every=10)
-    assert result == json.loads((tmp_path / "result.json").read_text())
-    curve = {record["step"]: record["auc"] for record in read_run(tmp_path).of_split("val")}
+    assert result == read_result(tmp_path) and result.finished
+    curve = {record.step: record.auc for record in read_run(tmp_path).of_split("val")}
     best = max(curve, key=lambda step: (curve[step], -step))
-    assert result["best"] == {"step": best, "auc": curve[best]}
-    assert result["weights"] == f"checkpoints/{best}"
-    assert set(result["evaluations"]) == {"train", "val", "test"}
-    assert result["evaluations"]["val"]["auc"] == curve[best]
-    from negwise.training import evaluate, judged
+    assert result.best == BestStep(best, curve[best], "auc", curve[best])
+    assert result.weights == f"checkpoints/{best}"
+    assert set(result.evaluations) == {"train", "val", "test"}
+    assert result.evaluations["val"].auc == curve[best]
+    from negwise.tasks import evaluate
 
     chosen = load_weights(Mean(seed=9), tmp_path)
-    assert evaluate(chosen, judged(make_world())["test"]).record() == result["evaluations"]["test"]
+    assert Scores(**evaluate(chosen, evaluation_splits(make_world())["test"]).record()) == result.evaluations["test"]
     last = load_weights(Mean(seed=9), tmp_path / "checkpoints" / "60")
     assert torch.equal(last.mix.weight, model.mix.weight)
 
 
 def test_it_learns(tmp_path):
     result = run(tmp_path, Mean(), make_world(n=400), steps=300, eval_every=100)
-    curve = [record["auc"] for record in read_run(tmp_path).of_split("val")]
-    assert curve[0] < 0.6 and result["best"]["auc"] > 0.65
-    losses = [record["loss"] - record["log_k1"] for record in read_run(tmp_path).steps]
+    curve = [record.auc for record in read_run(tmp_path).of_split("val")]
+    assert curve[0] < 0.6 and result.best.auc > 0.65
+    losses = [record.loss - record.log_k1 for record in read_run(tmp_path).steps]
     assert np.mean(losses[-50:]) < np.mean(losses[:20]) - 0.1
 
 
-def test_a_rule_sees_the_step_before_it(tmp_path):
+@pytest.mark.parametrize("lag", [1, 2, 8])
+def test_a_rule_sees_counts_of_a_fixed_number_of_steps_before(tmp_path, lag):
     seen = []
 
     class Spy(Watching):
@@ -134,19 +136,21 @@ def test_a_rule_sees_the_step_before_it(tmp_path):
             return super().update(observation, state)
 
     assert not isinstance(Spy(), OpenLoopRule)
-    run(tmp_path, rule=Spy())
+    run(tmp_path, rule=Spy(), lag=lag)
     log = read_run(tmp_path)
     assert [look.step for look in seen] == list(range(17))
-    assert seen[0].pairs == 0
-    rows = [7 if record["step"] % 16 == 0 else 10 for record in log.steps]
-    for look, before, count in zip(seen[1:], log.steps, rows, strict=False):
-        assert look.pairs == round(before["k_used"] * count)
-        assert look.wins / look.pairs == pytest.approx(before["win_rate"])
-    aucs = {record["step"]: record["auc"] for record in log.of_split("val")}
+    assert all((look.pairs, look.rows, look.k) == (0, 0, None) for look in seen[:lag])
+    rows = [7 if record.step % 16 == 0 else 10 for record in log.steps]
+    for look, before, count in zip(seen[lag:], log.steps, rows, strict=False):
+        assert look.pairs == round(before.k_used * count)
+        assert look.wins / look.pairs == pytest.approx(before.win_rate)
+        assert (look.rows, look.k) == (count, before.k)
+    aucs = {record.step: record.auc for record in log.of_split("val")}
     assert {look.step: look.val_auc for look in seen if look.val_auc is not None} == {
-        step: auc for step, auc in aucs.items() if step < 17
+        step + lag: auc for step, auc in aucs.items() if step + lag < 17
     }
-    assert len({record["k"] for record in log.steps}) > 2
+    assert read_json(tmp_path / "config.json")["training"]["lag"] == lag
+    assert len({record.k for record in log.steps}) > 2
 
 
 def test_learning_rates_are_scaled(tmp_path):
@@ -179,8 +183,8 @@ def test_dropout_follows_seed_and_step_alone(tmp_path):
 def test_precisions(precision, tmp_path):
     world = make_world(n=400)
     result = run(tmp_path, Mean(), world, precision=precision, steps=300, eval_every=300)
-    assert result["precision"] == precision
-    assert result["best"]["auc"] > 0.62
+    assert result.precision == precision
+    assert result.best.auc > 0.62
 
 
 def test_settings_are_checked():
@@ -204,8 +208,8 @@ def test_settings_are_checked():
         run("unused", config={"what": object()})
 
 
-STEP = {"step": 30, "k": 4.25, "loss": 1.5}
-EVALUATION = {"step": 20, "split": "val", "auc": 0.7123, "auc_se": 0.004}
+STEP = StepRecord(step=30, k=4.25, loss=1.5)
+EVALUATION = EvalRecord(step=30, split="val", auc=0.712, auc_se=0.003)
 
 
 def test_lines_in_a_pipe(tmp_path, capsys, monkeypatch):
@@ -252,9 +256,9 @@ def test_a_bar_in_eighty_columns(monkeypatch):
     stream = Terminal()
     with display(10000, 0, stream) as bar:
         for split in ("train", "val"):
-            bar.evaluation({**EVALUATION, "split": split})
+            bar.evaluation(replace(EVALUATION, split=split))
         for step in range(1, 60):
-            bar.step({**STEP, "step": step, "k": 180.25})
+            bar.step(replace(STEP, step=step, k=180.25))
     last = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", stream.getvalue().split("\r")[-1]).strip()
     pattern = r"59/10000 .*AUC train 0\.712 val 0\.712  K 180  loss 1\.5000  [0-9.e+]+ steps/s (\d:\d\d:\d\d|-:--:--)"
     assert re.fullmatch(pattern, last), last
@@ -279,11 +283,11 @@ def test_tensorboard_on_request(tmp_path):
 
     for name in ("k", "k_used", "loss", "win_rate", "log_k1", "mi_bound"):
         assert plotted(f"train/{name}") == {
-            record["step"]: pytest.approx(record[name], rel=1e-6) for record in log.steps
+            record.step: pytest.approx(getattr(record, name), rel=1e-6) for record in log.steps
         }, name
     for split in ("train", "val"):
         assert plotted(f"eval/{split}/auc") == {
-            record["step"]: pytest.approx(record["auc"], rel=1e-6) for record in log.of_split(split)
+            record.step: pytest.approx(record.auc, rel=1e-6) for record in log.of_split(split)
         }
 
 
@@ -295,7 +299,7 @@ def test_a_second_ctrl_c_stops_at_once():
     with SignalGuard() as stopping:
         os.kill(os.getpid(), signal.SIGTERM)
         os.kill(os.getpid(), signal.SIGTERM)
-        assert stopping.asked
+        assert stopping.received
         with pytest.raises(KeyboardInterrupt):
             os.kill(os.getpid(), signal.SIGINT)
     assert signal.getsignal(signal.SIGINT) is before
@@ -304,8 +308,8 @@ def test_a_second_ctrl_c_stops_at_once():
 def test_two_processes_do_not_write_in_one_folder(tmp_path):
     run(tmp_path / "done", steps=2)
     with lock_folder(tmp_path / "done", "run"):
-        assert run(tmp_path / "done", steps=2)["steps"] == 2  # what is done may be read by anyone
+        assert run(tmp_path / "done", steps=2).steps == 2  # what is done may be read by anyone
     with lock_folder(tmp_path / "new", "run"), pytest.raises(NegwiseError, match="another process works on this run"):
         run(tmp_path / "new", steps=2)
     assert not (tmp_path / "new" / "run.jsonl").exists()
-    assert run(tmp_path / "new", steps=2)["steps"] == 2
+    assert run(tmp_path / "new", steps=2).steps == 2

@@ -9,10 +9,11 @@ import torch
 
 from negwise.datasets import clicks, prepare, read
 from negwise.models import build
-from negwise.records import read_run
+from negwise.records import Scores, read_run
 from negwise.samplers import Exclusions, Impression, Lists, Pool, Uniform
 from negwise.schedule import ConstantK, WarmK
-from negwise.training import Settings, evaluate, fit, judged, load_weights
+from negwise.tasks import evaluate, evaluation_splits
+from negwise.training import Settings, fit, load_weights
 
 
 def lists(ragged):
@@ -35,13 +36,13 @@ def go(out, model, task, sampler, rule, examples=None, mask_items=None, **settin
         sampler=sampler,
         rule=rule,
         settings=settings,
-        judged=judged(task, 300),
+        splits=evaluation_splits(task, 300),
         optimizer=partial(torch.optim.Adam, lr=3e-3),
         mask_items=mask_items,
         data_digest=task.digest,
         show=False,
     )
-    curve = [record["auc"] for record in read_run(out).of_split("val")]
+    curve = [record.auc for record in read_run(out).of_split("val")]
     return result, curve
 
 
@@ -54,7 +55,7 @@ def test_nrms_on_simulated_clicks(tmp_path):
     result, curve = go(tmp_path, make("nrms", task, **small), task, sampler, WarmK(4))
     assert curve[0] < 0.58 < 0.62 < curve[-1] < world.auc + 0.02
     again = load_weights(make("nrms", task, **small), tmp_path)
-    assert evaluate(again, judged(task, 300)["test"]).record() == result["evaluations"]["test"]
+    assert Scores(**evaluate(again, evaluation_splits(task, 300)["test"]).record()) == result.evaluations["test"]
 
 
 def test_siamese_cnn_on_text_pairs(tmp_path):
@@ -111,4 +112,4 @@ def test_bert4rec_on_sequences(tmp_path):
     )
     assert curve[0] < 0.7 and curve[-1] > 0.9
     steps = read_run(tmp_path / "run").steps
-    assert steps[-1]["loss"] < steps[0]["loss"] - 0.5
+    assert steps[-1].loss < steps[0].loss - 0.5

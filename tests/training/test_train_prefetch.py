@@ -3,10 +3,10 @@
 import threading
 
 import pytest
-from train_world import run
+from train_world import Watching, run
 
 from negwise import AnsK
-from negwise.training.ahead import Prefetcher
+from negwise.training.batches import BatchPreparer, Prefetcher
 from negwise.training.run import Run
 
 
@@ -40,26 +40,29 @@ def test_what_goes_wrong_ahead_is_raised_where_it_is_needed():
             ahead.get(1, 1.0, None)
 
 
-def test_a_run_that_looks_ahead_ends_with_the_same_weights(tmp_path, monkeypatch):
+@pytest.mark.parametrize("rule", [AnsK(peak=5), Watching()])
+def test_a_run_that_prefetches_ends_with_the_same_weights(tmp_path, monkeypatch, rule):
+    """A closed-loop rule too: what it sees is old enough to be known ahead of time."""
+
     def weights(name):
-        run(tmp_path / name, rule=AnsK(peak=5), steps=12)
+        run(tmp_path / name, rule=rule, steps=12, eval_every=4, lag=2)
         [file] = (tmp_path / name / "checkpoints" / "12").glob("weights*")
         return file.read_bytes()
 
     plain = weights("plain")
     threads = []
-    before, prepare = Run.__post_init__, Run.prepare
+    before, prepare = Run.__post_init__, BatchPreparer.prepare
 
-    def looking(self):
+    def prefetching(self):
         before(self)
-        self.looks_ahead = True
+        self.prefetches = True
 
     def noted(self, step, k):
         threads.append(threading.current_thread() is threading.main_thread())
         return prepare(self, step, k)
 
-    monkeypatch.setattr(Run, "__post_init__", looking)
-    monkeypatch.setattr(Run, "prepare", noted)
+    monkeypatch.setattr(Run, "__post_init__", prefetching)
+    monkeypatch.setattr(BatchPreparer, "prepare", noted)
     assert weights("ahead") == plain
     assert threads.count(True) == 1  # the first step; all others were made ahead
     assert len(threads) == 12

@@ -43,22 +43,20 @@ def test_two_ranks_are_one(case, outs):
     one, two = (read_run(outs[processes] / case) for processes in (1, 2))
     assert len(one.steps) == len(two.steps) > 3
     for mine, its in zip(two.steps, one.steps, strict=True):
-        assert (mine["step"], mine["k"], mine["k_used"], mine["win_rate"]) == (
-            its["step"], its["k"], its["k_used"], its["win_rate"],
+        assert (mine.step, mine.k, mine.k_used, mine.win_rate) == (
+            its.step, its.k, its.k_used, its.win_rate,
         )  # fmt: skip
-        assert mine["loss"] == pytest.approx(its["loss"], abs=1e-6)
-        assert mine["mi_bound"] == pytest.approx(its["mi_bound"], abs=1e-6)
-    assert [(record["step"], record["split"]) for record in two.evals] == [
-        (record["step"], record["split"]) for record in one.evals
+        assert mine.loss == pytest.approx(its.loss, abs=1e-6)
+        assert mine.mi_bound == pytest.approx(its.mi_bound, abs=1e-6)
+    assert [(record.step, record.split) for record in two.evals] == [
+        (record.step, record.split) for record in one.evals
     ]
     for mine, its in zip(two.evals, one.evals, strict=True):
-        assert (mine["queries"], mine["pairs"]) == (its["queries"], its["pairs"])
-        assert mine["auc"] == pytest.approx(its["auc"], abs=1e-6)
-        assert mine["metrics"] == pytest.approx(its["metrics"], abs=1e-6)
+        assert (mine.queries, mine.pairs) == (its.queries, its.pairs)
+        assert mine.auc == pytest.approx(its.auc, abs=1e-6)
+        assert mine.metrics == pytest.approx(its.metrics, abs=1e-6)
     # At the start the weights are the same bits, and so is all that is made of them.
-    assert [record for record in two.evals if record["step"] == 0] == [
-        record for record in one.evals if record["step"] == 0
-    ]
+    assert [record for record in two.evals if record.step == 0] == [record for record in one.evals if record.step == 0]
 
 
 @pytest.mark.slow
@@ -68,7 +66,7 @@ def test_ctrl_c_in_one_rank_stops_all(point, number, step, outs, tmp_path):
     said = call(2, tmp_path, "mean", point, number)
     for rank in (0, 1):
         assert f"rank {rank}: stopped after step {step} of 16, which is saved" in said
-    assert [record["event"] for record in read_run(tmp_path / "mean").events] == ["start", "stop"]
+    assert [record.event for record in read_run(tmp_path / "mean").events] == ["start", "stop"]
     call(2, tmp_path, "mean", "never", 0)
     for name in ("weights", "optimizer"):
         again, whole = (
@@ -93,6 +91,6 @@ def test_two_ranks_end_with_the_weights_of_one(case, outs):
 def test_only_one_rank_writes(outs):
     for case in CASES:
         log = read_run(outs[2] / case)
-        assert [record["event"] for record in log.events] == ["start", "end"]
-        steps = [record["step"] for record in log.steps]
+        assert [record.event for record in log.events] == ["start", "end"]
+        steps = [record.step for record in log.steps]
         assert steps == sorted(set(steps))

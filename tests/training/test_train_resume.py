@@ -6,6 +6,7 @@ import re
 import shutil
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -46,7 +47,7 @@ def finals(out):
 def story(out):
     """All that a reader sees of a run, without the clock."""
     seen = read_run(out)
-    steps = [{name: value for name, value in record.items() if name != "time"} for record in seen.steps]
+    steps = [replace(record, time=None) for record in seen.steps]
     result = json.loads((Path(out) / "result.json").read_text())
     return steps, list(seen.evals), {name: value for name, value in result.items() if name != "seconds"}
 
@@ -55,7 +56,7 @@ def story(out):
 def undisturbed(child, tmp_path_factory):
     """A run of each case that nothing happens to."""
     outs = {}
-    for case in ("open", "closed"):
+    for case in ("open", "closed", "queue", "hardest"):
         out = tmp_path_factory.mktemp(case)
         done = child(out, case=case)
         assert done.code == 0, done.said
@@ -87,6 +88,11 @@ POINTS = [
     ("batch", 12, "closed"),
     ("file", 14, "closed"),
     ("log", 6, "closed"),
+    ("batch", 6, "queue"),  # the queue is that of an older checkpoint
+    ("file", 11, "queue"),  # in the middle of the samplers' file
+    ("batch", 15, "queue"),
+    ("batch", 8, "hardest"),
+    ("log", 11, "hardest"),
 ]
 
 

@@ -10,22 +10,22 @@ from train_world import N_ITEMS, Dot, Mean, make_sampler, make_world
 from negwise.draws import Key
 from negwise.errors import InputError
 from negwise.losses import info_nce
+from negwise.metrics.ranking import DENSE, DistinctIds
 from negwise.samplers import Hardest, Impression, InBatch, Lists, Mixture, Pool, Popularity, Uniform
-from negwise.training.asked import DENSE, Distinct, StepInputs
-from negwise.training.batches import fetch
-from negwise.training.step import COUNTS, TrainingStep, count, draw, reads_batch
+from negwise.training.batches import check_ranks, draw_negatives, load_batch
+from negwise.training.step import COUNTS, RowCounts, StepInputs, TrainingStep, count
 
 
 @pytest.mark.parametrize("n_items", [N_ITEMS, DENSE * 1000])
-@pytest.mark.parametrize("asked", [1, 30, 900])
-def test_distinct_is_unique(n_items, asked):
-    wanted = torch.randint(n_items, (asked,), generator=torch.Generator().manual_seed(asked))
-    found = Distinct.of(wanted, n_items)
+@pytest.mark.parametrize("size", [1, 30, 900])
+def test_distinct_is_unique(n_items, size):
+    wanted = torch.randint(n_items, (size,), generator=torch.Generator().manual_seed(size))
+    found = DistinctIds.of(wanted, n_items)
     ids, inverse = torch.unique(wanted, return_inverse=True)
     assert torch.equal(found.ids, ids)
-    assert torch.equal(found.at(wanted), inverse)
-    assert torch.equal(found.at(wanted.reshape(-1, 1)), inverse.reshape(-1, 1))
-    assert (found.places is None) == (asked * DENSE < n_items)
+    assert torch.equal(found.places(wanted), inverse)
+    assert torch.equal(found.places(wanted.reshape(-1, 1)), inverse.reshape(-1, 1))
+    assert (found.table is None) == (size * DENSE < n_items)
 
 
 def samplers():
@@ -44,11 +44,11 @@ def samplers():
 def by_loops(model, batch, negatives, correct):
     """(loss, wins, pairs) of each row: one candidate encoded at a time."""
     encode = model.encode_candidates
-    asked = model.encode_queries(
+    inputs = model.encode_queries(
         batch.query, lambda items: torch.stack([torch.cat([encode(i[None]) for i in row]) for row in items])
     )
     rows = []
-    for row, query in enumerate(asked):
+    for row, query in enumerate(inputs):
         positive = query @ encode(batch.positives[row][None])[0]
         kept = [slot for slot in range(negatives.ids.shape[1]) if negatives.mask[row, slot]]
         scores = [query @ encode(negatives.ids[row, slot][None])[0] for slot in kept]
@@ -70,9 +70,9 @@ def by_loops(model, batch, negatives, correct):
 def test_step_is_the_plain_loop(kind, name, correct):
     model, data = kind().double(), make_world(shown=True)
     key = Key(2, 4)
-    batch = fetch(data.train, torch.arange(12).numpy(), slice(0, 12), key, None)
-    negatives = draw(samplers()[name], batch, 4.5, key)
-    loss, wins, pairs = TrainingStep(model)(
+    batch = load_batch(data.train, torch.arange(12).numpy(), slice(0, 12), key, None)
+    negatives = draw_negatives(samplers()[name], batch, 4.5, key)
+    loss, wins, pairs, *_ = TrainingStep(model)(
         StepInputs.of(batch.query, batch.positives, negatives, model, N_ITEMS, correct)
     )
     loss.mean().backward()
@@ -90,8 +90,8 @@ def test_step_is_the_plain_loop(kind, name, correct):
 @pytest.mark.parametrize("name", list(samplers()))
 def test_each_candidate_is_encoded_once(name):
     model, data, key = Mean(), make_world(shown=True), Key(2, 4)
-    batch = fetch(data.train, torch.arange(12).numpy(), slice(0, 12), key, None)
-    negatives = draw(samplers()[name], batch, 4, key)
+    batch = load_batch(data.train, torch.arange(12).numpy(), slice(0, 12), key, None)
+    negatives = draw_negatives(samplers()[name], batch, 4, key)
     TrainingStep(model)(StepInputs.of(batch.query, batch.positives, negatives, model, N_ITEMS))
     drawn = negatives.ids if negatives.pool is None else negatives.pool
     wanted = {*batch.query.items.flatten().tolist(), *batch.positives.tolist(), *drawn.flatten().tolist()}
@@ -99,20 +99,19 @@ def test_each_candidate_is_encoded_once(name):
 
 
 @pytest.mark.parametrize(("name", "mixed"), [("bert4rec", torch.bfloat16), ("siamese-cnn", torch.float32)])
-def test_autocast_scores_a_table_in_its_dtype(monkeypatch, name, mixed):
+def test_autocast_scores_a_table_in_its_dtype(name, mixed):
     """A table is a weight and multiplied as one; its gradient has its own dtype. What a model encodes stays so."""
     parts = world(name)
-    model, asked = parts[0].float(), inputs_for(parts, 0, 5)
+    model, inputs = parts[0].float(), inputs_for(parts, 0, 5)
     given = []
 
     def noted(*sides, **words):
         given.append([side.dtype for side in sides])
         return info_nce(*sides, **words)
 
-    monkeypatch.setattr("negwise.training.step.info_nce", noted)
-    plain = TrainingStep(model)(asked)[0]
+    plain = TrainingStep(model, noted)(inputs).loss
     with torch.autocast("cpu", torch.bfloat16):
-        loss = TrainingStep(model)(asked)[0]
+        loss = TrainingStep(model, noted)(inputs).loss
     loss.mean().backward()
     assert given == [[torch.float32] * 3, [mixed] * 3]
     assert loss.dtype == torch.float32
@@ -122,26 +121,28 @@ def test_autocast_scores_a_table_in_its_dtype(monkeypatch, name, mixed):
 
 def test_no_negatives_no_loss():
     model, data, key = Dot(), make_world(), Key(0, 0)
-    batch = fetch(data.train, torch.arange(5).numpy(), slice(0, 5), key, None)
-    none = draw(Uniform(N_ITEMS), batch, 0, key)
-    loss, wins, pairs = TrainingStep(model)(StepInputs.of(batch.query, batch.positives, none, model, N_ITEMS))
-    assert loss.tolist() == [0] * 5 and pairs.tolist() == [0] * 5 and wins.tolist() == [0] * 5
+    batch = load_batch(data.train, torch.arange(5).numpy(), slice(0, 5), key, None)
+    none = draw_negatives(Uniform(N_ITEMS), batch, 0, key)
+    rows = TrainingStep(model)(StepInputs.of(batch.query, batch.positives, none, model, N_ITEMS))
+    assert rows.loss.tolist() == rows.pairs.tolist() == rows.wins.tolist() == [0] * 5
 
 
 def test_totals_add_up():
     loss, wins, pairs = torch.tensor([1.0, 2.0]), torch.tensor([0.5, 2.0]), torch.tensor([1, 3])
-    sums = dict(zip(COUNTS, count(loss, wins, pairs, torch.tensor(2.0).double()).tolist(), strict=True))
-    assert sums == pytest.approx(
-        {"loss": 3, "log_k1": math.log(2) + math.log(4), "wins": 2.5, "pairs": 4, "queries": 2}
-    )
-    nothing = count(loss, wins, pairs, torch.tensor(0.0).double())
-    assert nothing.tolist() == [0] * 5
+    wanted = {"loss": 3, "log_k1": math.log(2) + math.log(4), "wins": 2.5, "pairs": 4, "queries": 2}
+    for rows, given in (
+        (RowCounts(loss, wins, pairs), {"given_wins": 0, "given_pairs": 0}),
+        (RowCounts(loss, wins, pairs, wins, pairs), {"given_wins": 2.5, "given_pairs": 4}),
+    ):
+        sums = dict(zip(COUNTS, count(rows, torch.tensor(2.0).double()).tolist(), strict=True))
+        assert sums == pytest.approx(wanted | given)
+        assert count(rows, torch.tensor(0.0).double()).tolist() == [0] * len(COUNTS)
 
 
-def test_what_would_draw_from_one_process_alone_is_refused():
-    for name, sampler in samplers().items():
-        assert reads_batch(sampler) == (name == "in-batch"), name
-    assert not reads_batch(Mixture([Uniform(9), Popularity(torch.arange(1, 10))], [1, 1]))
+def test_what_would_draw_from_one_process_alone_is_refused(monkeypatch):
+    monkeypatch.setattr("negwise.distributed.world_size", lambda: 2)
+    for sampler in (*samplers().values(), Mixture([Uniform(9), Popularity(torch.arange(1, 10))], [1, 1])):
+        check_ranks(sampler)
     for sampler in (Mixture([Uniform(9), InBatch()], [1, 1]), Hardest(InBatch(), 3, lambda ids, _: ids)):
         with pytest.raises(InputError, match=r"InBatch within \w+ would draw from the rows of one process alone"):
-            reads_batch(sampler)
+            check_ranks(sampler)

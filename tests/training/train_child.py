@@ -20,16 +20,28 @@ import traceback
 from pathlib import Path
 
 import torch
-from train_world import Dot, Mean, Watching, make_world, run
+from train_world import Dot, Mean, Watching, make_sampler, make_world, run
 
-from negwise.records import RunLog
-from negwise.training import Stopped, checkpoint
+from negwise.records import RunLogWriter
+from negwise.samplers import Hardest, Mixture, Queue
+from negwise.tasks.sampler_choice import ModelScore
+from negwise.training import Stopped, batches, checkpoint
 from negwise.training import run as run_module
 
 CASES = {
     "open": {"model": lambda: Dot(dropout=0.3)},
     "closed": {"model": lambda: Mean(dropout=0.3), "rule": Watching(), "save_every": 2, "log_every": 3},
+    "queue": {"model": lambda: Dot(dropout=0.3), "sampler": lambda _: mixed_queue(), "save_every": 2},
+    "hardest": {"model": lambda: Mean(dropout=0.3), "sampler": lambda model: hardest(model), "save_every": 3},
 }
+
+
+def mixed_queue() -> Mixture:
+    return Mixture([make_sampler(make_world()), Queue(30)], [1, 2])
+
+
+def hardest(model) -> Hardest:
+    return Hardest(make_sampler(make_world()), 20, ModelScore(model))
 
 
 def at(number: int, act) -> object:
@@ -77,7 +89,7 @@ def half_file(number: int) -> None:
 
 
 def half_line(number: int) -> None:
-    calls, plain = [], RunLog.append
+    calls, plain = [], RunLogWriter.append
 
     def append(self, record) -> None:
         calls.append(record)
@@ -86,7 +98,7 @@ def half_line(number: int) -> None:
             kill()
         plain(self, record)
 
-    RunLog.append = append
+    RunLogWriter.append = append
 
 
 def arrange(point: str, number: int) -> None:
@@ -95,15 +107,15 @@ def arrange(point: str, number: int) -> None:
     elif point == "log":
         half_line(number)
     elif point == "batch":
-        before(run_module, "fetch", at(number, kill))
+        before(batches, "load_batch", at(number, kill))
     elif point == "rename":
         before(Path, "replace", at(number, kill))
     elif point == "prune":
         before(checkpoint, "_prune", at(number, kill))
     elif point == "result":
-        before(run_module, "write_json", at(number, kill))
+        before(run_module, "write_result", at(number, kill))
     elif point == "interrupt":
-        before(run_module, "fetch", at(number, interrupt))
+        before(batches, "load_batch", at(number, interrupt))
     elif point == "judge":
         before(run_module, "rank_positives", at(number, interrupt))
     elif point == "room":
@@ -116,7 +128,10 @@ def work(request) -> int:
     torch.set_num_threads(request["threads"])
     torch.manual_seed(int.from_bytes(os.urandom(4), "little"))  # whatever the state of the generator
     try:
-        run(request["out"], case.pop("model")(), make_world(), data_digest="d1", **case)
+        model = case.pop("model")()
+        if "sampler" in case:
+            case["sampler"] = case["sampler"](model)
+        run(request["out"], model, make_world(), data_digest="d1", **case)
     except Stopped as stopped:
         print(stopped, file=sys.stderr)
         return 130

@@ -14,9 +14,10 @@ from pathlib import Path
 import torch
 from train_world import N_ITEMS, Dot, Mean, Watching, make_world, run
 
+from negwise.metrics import ranking
 from negwise.protocols import Query
 from negwise.samplers import InBatch, Pool, Uniform
-from negwise.training import Stopped, judging
+from negwise.training import Stopped, batches
 from negwise.training import run as run_module
 
 
@@ -76,8 +77,8 @@ def go(out: str, name: str) -> None:
 if __name__ == "__main__":
     torch.set_num_threads(1)
     # Three chunks of queries, six of items: one rank has more to do than the other.
-    judging.CHUNK_QUERIES = 15
-    sys.modules["negwise.training.evaluate"].CHUNK_ITEMS = 9
+    ranking.CHUNK_QUERIES = 15
+    ranking.CHUNK_ITEMS = 9
     out, *rest = sys.argv[1:]
     if not rest:
         for name in CASES:
@@ -85,7 +86,7 @@ if __name__ == "__main__":
         sys.exit()
     name, point, number = rest
     if point == "step":
-        run_module.fetch = interrupted(run_module.fetch, int(number))
+        batches.load_batch = interrupted(batches.load_batch, int(number))
     elif point == "chunk":
         run_module.Run.agree = interrupted(run_module.Run.agree, int(number))
     try:

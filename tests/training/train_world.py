@@ -13,8 +13,8 @@ from torch import nn
 from negwise.protocols import Query
 from negwise.samplers import Exclusions, Lists, Uniform
 from negwise.schedule import AnsK
+from negwise.tasks import evaluation_splits
 from negwise.training import Settings, fit
-from negwise.training.judging import judged
 
 N_ITEMS, N_USERS, PLACES = 50, 23, 4
 
@@ -167,10 +167,10 @@ def run(out, model=None, world=None, *, rule=None, optimizer=None, **changes):
         model or Dot(),
         more.pop("examples", world.train),
         n_items=N_ITEMS,
-        sampler=more.pop("sampler", None) or make_sampler(world),
+        sampler=more.pop("sampler") if "sampler" in more else make_sampler(world),  # an empty queue is falsy
         rule=rule or AnsK(4.5),
         settings=Settings(**settings),
-        judged=more.pop("judged") if "judged" in more else judged(world),
+        splits=more.pop("splits") if "splits" in more else evaluation_splits(world),
         optimizer=optimizer or partial(torch.optim.Adam, lr=0.02),
         **more,
     )

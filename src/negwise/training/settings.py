@@ -38,17 +38,15 @@ class Settings:
     graphs: bool | None = None
 
     def __post_init__(self) -> None:
-        for name in ("steps", "batch_size", "eval_every", "save_every", "log_every", "threads"):
+        for name in ("steps", "batch_size", "eval_every", "save_every", "log_every", "lag", "threads"):
             value = getattr(self, name)
             optional = value is None and name in ("eval_every", "save_every", "threads")
             if not optional and (isinstance(value, bool) or not isinstance(value, int) or value < 1):
                 raise InputError(f"{name}={value!r}, expected a whole number from 1")
         if self.graphs is not None and not isinstance(self.graphs, bool):
             raise InputError(f"graphs={self.graphs!r}, expected True, False or None, which takes them where it can")
-        for name in ("seed", "lag"):
-            value = getattr(self, name)
-            if isinstance(value, bool) or not isinstance(value, int) or value < 0:
-                raise InputError(f"{name}={value!r}, expected a whole number from 0")
+        if isinstance(self.seed, bool) or not isinstance(self.seed, int) or self.seed < 0:
+            raise InputError(f"seed={self.seed!r}, expected a whole number from 0")
         for name, choices in (("precision", PRECISIONS), ("device", ("auto", "cpu", "cuda"))):
             if getattr(self, name) not in choices:
                 raise InputError(f"{name}={getattr(self, name)!r}, expected one of {', '.join(choices)}")

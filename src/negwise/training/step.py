@@ -16,6 +16,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from negwise.errors import InputError
+from negwise.losses import info_nce
 from negwise.metrics.ranking import DistinctIds
 from negwise.protocols import Draw, Loss, Negatives, Query, TableModel
 
@@ -125,7 +126,7 @@ class TrainingStep(nn.Module):
     Where negatives come with ``log_q``, the loss is corrected by it.
     """
 
-    def __init__(self, model: nn.Module, loss: Loss) -> None:
+    def __init__(self, model: nn.Module, loss: Loss = info_nce) -> None:
         super().__init__()
         self.model: Any = model
         self.loss = loss
