@@ -63,7 +63,7 @@ class StepInputs:
         if isinstance(model, TableModel):
             return cls(query, positives, Negatives(drawn.ids, drawn.mask, log_q, given=drawn.given))
         ids, index = drawn.ids, None
-        if drawn.pool is not None and drawn.pool.numel() <= ids.numel():  # a small K needs less than the pool
+        if drawn.pool is not None and 0 < drawn.pool.numel() <= ids.numel():  # a small K needs less than the pool
             ids, index = drawn.pool, drawn.index
         wanted = [positives, ids.flatten()] + ([query.items.flatten()] if model.needs_items else [])
         distinct = DistinctIds.of(torch.cat(wanted), n_items)
