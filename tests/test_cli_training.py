@@ -5,7 +5,7 @@ import json
 import pytest
 
 from negwise.errors import InputError
-from negwise.jobs.training import load
+from negwise.jobs import load
 
 
 @pytest.fixture
@@ -82,16 +82,16 @@ def test_word_vectors_are_taken_from_a_file(negwise, pairs, tmp_path):
 def test_a_trained_model_loads_in_two_lines(negwise, pairs, tmp_path):
     words = ["--model", "siamese-cnn", "--steps", 4, "--batch-size", 8, "--eval-every", 2, "--out", tmp_path / "run"]
     assert negwise("train", "--data", pairs, *words, "--device", "cpu")[0] == 0
-    from negwise.jobs.training import load
+    from negwise.jobs import load
 
     trained = load(tmp_path / "run")
-    first, last = trained.task.test.candidates
-    scores = trained.score(range(len(trained.task.test)), range(first, last))
-    assert scores.shape == (len(trained.task.test), last - first)
+    first, last = trained.data.test.candidates
+    scores = trained.score(range(len(trained.data.test)), range(first, last))
+    assert scores.shape == (len(trained.data.test), last - first)
     # The AUC of these scores is the one that the run reports.
     from negwise.metrics import evaluate, rank_catalogue
 
-    positives = trained.task.test.positives - first
+    positives = trained.data.test.positives - first
     result = json.loads((tmp_path / "run" / "result.json").read_text())
     found = evaluate(rank_catalogue(scores, positives)).auc.value
     assert found == pytest.approx(result["evaluations"]["test"]["auc"], abs=1e-6)

@@ -62,11 +62,12 @@ def test_no_history_and_no_impression_of_a_held_out_user_is_taught(tmp_path, fol
 
 
 def test_seeds_of_a_run_take_turns():
-    from negwise.jobs.training import Training, make_task
+    from negwise.requests import TrainRequest
+    from negwise.tasks import load_data
 
     world = {"users": 30, "items": 40, "impressions": 120, "shown": 8, "history": 5}
     tasks = [
-        make_task(Training(data="clicks", model="nrms", world=world, folds=5, seed=seed, history=5))
+        load_data(TrainRequest(data="clicks", model="nrms", world=world, folds=5, seed=seed, history=5))
         for seed in range(6)
     ]
     tested = [set(task.test.users.tolist()) for task in tasks]

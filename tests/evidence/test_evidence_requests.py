@@ -76,10 +76,10 @@ def test_turning_points_are_arms_up_to_k(tmp_path, monkeypatch, star):
     monkeypatch.setattr(Protocol, "rate_near", lambda _, k: k / 1000)
     asked = Asked(task="items", data="x", turning=(0.01, 0.1, 0.5), device="cpu")
     protocol = protocol_of(asked, tmp_path)
-    cells = [cell for grid in protocol.rated(protocol.turnings, "turning") for cell in grid.cells(grid.arms[0])]
+    cells = [cell for grid in protocol.rated(protocol.turnings, "turning") for cell in grid.runs(grid.arms[0])]
     expected = [(f"ans:13:{point}", seed) for point in ("0.01", "0.5") for seed in range(5)] if star > 1 else []
-    assert [(cell.training["k"], cell.training["seed"]) for cell in cells] == expected
-    assert {cell.training["learning_rate"] for cell in cells} <= {0.013}  # that of K*
+    assert [(cell.request.k, cell.request.seed) for cell in cells] == expected
+    assert {cell.request.learning_rate for cell in cells} <= {0.013}  # that of K*
 
 
 def test_schedules_that_cannot_be_are_said_to_be_left_out(tmp_path, monkeypatch):
@@ -98,7 +98,7 @@ def test_a_pilot_that_failed_says_why(tmp_path):
     protocol = protocol_of(asked, tmp_path)
     with pytest.raises(NegwiseError, match="the pilot has not ended \\(it was stopped\\)"):
         protocol.estimate_of_seed(0)
-    folder = protocol.tuned(1).tuning(protocol.tuned(1).arms[0])[1].folder
+    folder = protocol.tuned(1).tuning_runs(protocol.tuned(1).arms[0])[1].folder
     folder.mkdir(parents=True)
     (folder / "failed.json").write_text('{"error": "the disk is full"}')
     with pytest.raises(NegwiseError, match="the pilot has not ended \\(the disk is full\\)"):

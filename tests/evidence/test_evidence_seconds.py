@@ -9,7 +9,11 @@ from evidence_records import PACE, make, rows_of, says, student
 from evidence.seconds import auc_after, clock, per_second, seconds, step_seconds
 from evidence.stopwatch import reproduce_seconds, step_ms
 from negwise.errors import InputError
-from negwise.jobs.training import Training
+from negwise.records import StepRecord
+from negwise.requests import TrainRequest
+from negwise.tasks import Task
+
+NOTHING = Task(None, None, None, None, None, None)
 
 
 def test_the_clock_counts_steps_and_leaves_out_the_warm_up(monkeypatch):
@@ -17,14 +21,14 @@ def test_the_clock_counts_steps_and_leaves_out_the_warm_up(monkeypatch):
     now = iter(np.cumsum(np.arange(1.0, 16.0)))
     monkeypatch.setattr("evidence.stopwatch.time.perf_counter", lambda: next(now))
 
-    def fit(training, _parts, _folder, *, splits, show):
-        assert splits == {} and training.eval_every == training.steps == 15
+    def fit(request, task, _folder, *, show):
+        assert task.splits == {} and request.eval_every == request.steps == 15
         with show as clock:
-            for step in range(training.steps):
-                clock.step({"step": step + 1})
+            for step in range(request.steps):
+                clock.step(StepRecord(step + 1))
 
-    monkeypatch.setattr("evidence.stopwatch.fit_parts", fit)
-    assert step_ms(Training(data="x", model="nrms"), None, 15) == pytest.approx(13_000)
+    monkeypatch.setattr("evidence.stopwatch.fit_task", fit)
+    assert step_ms(TrainRequest(data="x", model="nrms"), NOTHING, 15) == pytest.approx(13_000)
 
 
 def test_the_clock_divides_by_the_steps_that_a_record_has(monkeypatch):
@@ -32,12 +36,12 @@ def test_the_clock_divides_by_the_steps_that_a_record_has(monkeypatch):
     now = iter(np.arange(6.0, 1000.0, 6.0))
     monkeypatch.setattr("evidence.stopwatch.time.perf_counter", lambda: next(now))
 
-    def fit(training, _parts, _folder, *, show, **_):
-        for step in range(3, training.steps + 1, 3):
-            show.step({"step": step})
+    def fit(request, _task, _folder, *, show):
+        for step in range(3, request.steps + 1, 3):
+            show.step(StepRecord(step))
 
-    monkeypatch.setattr("evidence.stopwatch.fit_parts", fit)
-    assert step_ms(Training(data="x", model="nrms"), None, 30) == pytest.approx(2_000)
+    monkeypatch.setattr("evidence.stopwatch.fit_task", fit)
+    assert step_ms(TrainRequest(data="x", model="nrms"), NOTHING, 30) == pytest.approx(2_000)
 
 
 def test_a_folder_that_is_no_task_has_no_seconds(tmp_path):

@@ -17,7 +17,9 @@ from evidence.tables import endpoints, sweep, tuning
 from evidence.tasks import TASKS
 from evidence.truth import truths
 from negwise.errors import InputError
-from negwise.jobs.training import Training, make_task, train
+from negwise.jobs import train
+from negwise.requests import TrainRequest
+from negwise.tasks import load_data
 from negwise.metrics import evaluate
 from negwise.theory.separation import auc
 
@@ -59,7 +61,7 @@ def walks(folder):
 def here(cells):
     """Cells in this process, one after the other."""
     for cell in cells:
-        train(Training(**cell.training), cell.folder, show=False, any_k=True)
+        train(replace(cell.request, out=str(cell.folder)), show=False, any_k=True)
 
 
 @pytest.mark.parametrize("task", TASKS)
@@ -68,10 +70,10 @@ def test_a_cell_of_each_task(task, cache):
     asked = Asked(task=task, data=str(data), k=(4,), steps=2, seeds=1, fields=TINY[task], device="cpu")
     protocol = protocol_of(asked, cache / "out")
     grid = protocol.tuned(4)
-    cell = grid.tuning(grid.arms[0])[0]
-    result = train(Training(**cell.training), cell.folder, show=False)
-    assert result["steps"] == 2 and 0 <= result["evaluations"]["test"]["auc"] <= 1
-    assert TASKS[task].top_n in result["evaluations"]["test"]["metrics"]
+    cell = grid.tuning_runs(grid.arms[0])[0]
+    result = train(replace(cell.request, out=str(cell.folder)), show=False).record
+    assert result.steps == 2 and 0 <= result.evaluations["test"].auc <= 1
+    assert TASKS[task].top_n in result.evaluations["test"].metrics
     assert (cell.folder / "test_ranks.safetensors").exists()
 
 
@@ -90,8 +92,8 @@ def test_a_cell_of_each_other_model(model, cache):
     fields = {**TINY[task], "settings": OTHERS[model]}
     asked = Asked(task=task, data=data, model=model, k=(4,), steps=2, seeds=1, fields=fields, device="cpu")
     protocol = protocol_of(asked, cache / "out")
-    cell = protocol.tuned(1).tuning(protocol.tuned(1).arms[0])[1]
-    result = train(Training(**cell.training), cell.folder, show=False)
+    cell = protocol.tuned(1).tuning_runs(protocol.tuned(1).arms[0])[1]
+    result = train(replace(cell.request, out=str(cell.folder)), show=False).record
     saved = json.loads((cell.folder / "config.json").read_bytes())["run"]
     assert result["steps"] == 2 and saved["model"] == model and saved["learning_rate"] == TASKS[task].rate
     assert protocol.task.name == f"{task}-{model}" and protocol.task.peaks == ("K*",)
@@ -161,8 +163,8 @@ def test_a_folder_with_other_runs_is_refused(done):
 def test_a_run_with_another_rate_does_not_count(done):
     """With other K in the sweep another rate may be nearest; what is there was trained with the first."""
     protocol, _ = done
-    cell = protocol.tuned(1).cells(protocol.tuned(1).arms[0])[0]
-    other = replace(cell, training={**cell.training, "learning_rate": 0.5})
+    cell = protocol.tuned(1).runs(protocol.tuned(1).arms[0])[0]
+    other = replace(cell, request=replace(cell.request, learning_rate=0.5))
     protocol._work([cell])
     with pytest.raises(InputError, match=r"trained with learning rate .*, and this request trains it with 0\.5"):
         protocol._work([other])
@@ -227,7 +229,7 @@ def test_the_papers_settings_end_to_end(cache):
     assert {run["learning_rate"] for arm in record["arms"] for run in arm["seeds"]} == {1e-4}
     assert (record["of"], record["variant"], record["max_k"]) == ("news", "paper", 100)
     # Two epochs of the training split of the first fold, 32 at a time.
-    clicks = len(make_task(Training(data="clicks", model="nrms", split="user", folds=5, **fields)).train)
+    clicks = len(load_data(TrainRequest(data="clicks", model="nrms", split="user", folds=5, **fields)).train)
     assert record["steps"] == 2 * -(-clicks // 32) and record["settings"]["precision"] == "32-true"
     assert not list((cache / "out").glob("tuning/*"))
     evaluated = record["arms"][0]["seeds"][0]["curve"]["val"]["step"]
@@ -308,13 +310,15 @@ def stop(_):
 def test_shares_of_a_model_that_knows_the_truth():
     """Scored by the affinity itself, both events are one."""
     from negwise.datasets import clicks
-    from negwise.training import judged
+    from negwise.tasks import evaluation_splits
 
     world = clicks(**WORLD)
-    split = judged(world.task(history=6))["val"]
-    flat = np.concatenate([np.arange(split.shown.offsets[g], split.shown.offsets[g + 1]) for g in split.groups])
+    split = evaluation_splits(world.task(history=6))["val"]
+    flat = np.concatenate(
+        [np.arange(split.impressions.offsets[g], split.impressions.offsets[g + 1]) for g in split.groups]
+    )
     whose = np.repeat(world.impressions.users, WORLD["shown"])[flat]
-    score = np.einsum("nd,nd->n", world.items[split.shown.ids[flat]], world.users[whose])
+    score = np.einsum("nd,nd->n", world.items[split.impressions.ids[flat]], world.users[whose])
     a, b, both = simulated._shares(world, split, score)
     assert np.array_equal(a, b) and np.array_equal(a, both)
     _, b, both = simulated._shares(world, split, -score)
@@ -334,7 +338,7 @@ def test_the_fit_finds_the_curve_that_it_was_given():
 
 
 def test_a_watched_pilot_that_was_cut_off_begins_anew(cache, monkeypatch):
-    training = Training(data="clicks", model="nrms", k="1", steps=6, eval_every=2, device="cpu", **TINY["news"])
+    training = TrainRequest(data="clicks", model="nrms", k="1", steps=6, eval_every=2, device="cpu", **TINY["news"])
     whole = simulated._watched(training, cache / "whole" / "watched")[:2]
     asked = []
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from negwise.errors import InputError
-from negwise.jobs.arms import arm, arms_of, check_ceiling, said_of
+from negwise.jobs.arms import arms_of, check_ceiling, explain_schedule, parse_arm
 from negwise.theory.optimal_k import optimal_k
 
 OK = optimal_k(train_auc=0.9552)
@@ -48,7 +48,7 @@ def test_a_fixed_schedule_is_its_own_comparison():
     ],
 )
 def test_a_schedule_is_explained_where_there_is_a_k_for_it(schedule, verdict, start):
-    said = said_of(schedule, replace(OK, verdict=verdict))
+    said = explain_schedule(schedule, replace(OK, verdict=verdict))
     assert said == () if start is None else said[0].startswith(start)
 
 
@@ -68,7 +68,7 @@ def test_no_k_above_what_there_is():
     with pytest.raises(InputError, match="no row has more than 10"):
         arms_of(OK, "warm:11", 10)
     with pytest.raises(InputError, match=r"K = 100000.*--pool"):
-        check_ceiling(arm("ans:1e5"), 512)
+        check_ceiling(parse_arm("ans:1e5"), 512)
 
 
 @pytest.mark.parametrize("verdict", ["vacuous", "inconsistent"])
@@ -107,7 +107,7 @@ def test_a_lower_bound_tries_more():
 @pytest.mark.parametrize("rule", ["0", "warm:0", "0.0"])
 def test_no_negatives_at_all_are_refused(rule):
     with pytest.raises(InputError, match=r"more than 0|at least 1"):
-        arm(rule)
+        parse_arm(rule)
 
 
 def test_what_is_no_rule_is_refused():

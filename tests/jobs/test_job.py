@@ -9,12 +9,14 @@ import time
 
 import pytest
 
-from negwise.jobs.arms import arm
-from negwise.jobs.job import Job, _within_budget
-from negwise.jobs.plan import Pace, make_plan, run_seconds
-from negwise.jobs.setup import SetUp
-from negwise.jobs.training import load
-from negwise.training.holding import lock_folder
+from negwise.files import lock_folder
+from negwise.jobs.arms import parse_arm
+from negwise.jobs.main_job import _within_budget
+from negwise.jobs.plan import plan_lengths, run_seconds
+from negwise.jobs.preparation import Prepared
+from negwise.jobs.train import load
+from negwise.records import PilotResult, StepTimes
+from negwise.requests import RunRequest
 
 
 def write_pairs(file, n=240):
@@ -93,7 +95,7 @@ def twice(negwise, words, struck, second):
     code, said = strike_when(words, lambda: list(struck.glob("tuning/*/*/result.json")), second)
     again, _, err = negwise(*words)
     assert again == 0, err
-    assert "going on" in err
+    assert "resuming what is left" in err
     return code, said
 
 
@@ -142,11 +144,11 @@ def test_a_job_on_interactions_that_is_killed_and_stopped_comes_to_the_same(cach
     assert outcome(struck) == outcome(whole)
 
     record = json.loads((whole / "job.json").read_text())
-    del record["plan"]["pace"]["pilot_step"]  # as before there was one
+    del record["plan"]["times"]["pilot_step"]  # as if another version had written it
     (whole / "job.json").write_text(json.dumps(record))
     before = outcome(whole)
     said = wrong(negwise, *command(data, whole, *alone))
-    assert "a job of another version of negwise" in said and "pilot_step" in said and "--out" in said
+    assert "plan.times.pilot_step is missing" in said
     assert outcome(whole) == before
 
 
@@ -195,7 +197,9 @@ def test_requests_that_cannot_be_met(cache, negwise):
     assert "expected one of" in wrong(negwise, "run", "--data", pairs, "--out", out, "--model", "bert5rec")
     assert "lam: got 2" in wrong(negwise, "run", "--data", pairs, "--out", out, "--lam", 2)
     for name in ("steps", "batch-size", "pool"):
-        assert "expected 1 or more" in wrong(negwise, "run", "--data", pairs, "--out", out, f"--{name}", 0)
+        assert "expected a whole number, 1 or more" in wrong(
+            negwise, "run", "--data", pairs, "--out", out, f"--{name}", 0
+        )
     for rate in (0, -1, "nan", "inf"):
         assert "above 0" in wrong(negwise, "run", "--data", pairs, "--out", out, "--learning-rate", rate)
     # Two cells of one folder would write over each other.
@@ -238,16 +242,17 @@ def test_a_k_beyond_the_catalogue_leaves_the_folder_free(cache, negwise, words):
 @pytest.mark.parametrize(("steps", "spent"), [(None, 10.0), (None, 200.0), (60, 10.0)])
 def test_going_on_with_other_jobs_comes_to_the_same_steps(steps, spent):
     """Of a job with a budget, whose steps follow from the runs at a time that were planned with."""
-    pace = Pace(0.05, 0.4, 0.05, 1.5)
-    plan = make_plan(pace, cells=9, jobs=2, steps=steps, budget=600)
-    pilot = {"steps": 240, "seconds": 50.0}
-    arms = [arm("warm:8", "schedule", True), arm("1", "K=1"), arm("8", "fixed K*", True), arm("32", "extra", True)]
-    job = Job(budget="10m", steps=steps)
-    made = [SetUp(None, 1e-3, "hit@5", 99.0, pace, plan, spent, jobs, 1) for jobs in (1, 2)]
+    times = StepTimes(0.05, 0.4, 0.05, 1.5)
+    lengths = plan_lengths(times, runs=9, jobs=2, steps=steps, budget=600)
+    pilot = PilotResult("pilot", steps=240, seconds=50.0)
+    roles = (("warm:8", "schedule", True), ("1", "K=1", False), ("8", "fixed K*", True), ("32", "extra", True))
+    arms = [parse_arm(*each) for each in roles]
+    job = RunRequest(budget="10m", steps=steps)
+    made = [Prepared(None, 1e-3, "hit@5", 99.0, times, lengths, spent, jobs, 1, None) for jobs in (1, 2)]
     one, two = (_within_budget(arms, 3, each, job, pilot) for each in made)
     assert one == two
     kept, length, dropped = two
-    assert length == steps or spent + 50 + run_seconds(pace, 3 * len(kept), 2, length) <= 600
+    assert length == steps or spent + 50 + run_seconds(times, 3 * len(kept), 2, length) <= 600
     assert (len(kept) == 4) != bool(dropped)
 
 
@@ -270,8 +275,11 @@ def test_a_job_of_its_own_is_not_overwritten(cache, negwise):
     pairs = write_pairs(cache / "pairs.jsonl")
     out = cache / "out"
     out.mkdir()
-    whole = {"kind": "sweep", "data": {"digest": "x"}, "request": {}, "machine": {"device": "cpu"}, "plan": {}}
-    for broken, said in (("{", "not JSON"), ("{}", "no 'data' in it"), ("[]", "no 'data' in it")):
+    lengths = {"pilot_steps": 1, "pilot_eval_every": 1, "steps": 1, "seconds": 1.0, "jobs": 1}
+    times = {"step": 1.0, "evaluation": 1.0, "pilot_step": 1.0, "pilot_evaluation": 1.0}
+    plan = {"lengths": lengths, "times": times, "spent": 1.0, "threads": 1, "training": {}}
+    whole = {"kind": "sweep", "data": {"digest": "x"}, "request": {}, "machine": {"device": "cpu"}, "plan": plan}
+    for broken, said in (("{", "not JSON"), ("{}", "kind is missing"), ("[]", "expected an object")):
         (out / "job.json").write_text(broken)
         assert said in wrong(negwise, "run", "--data", pairs, "--out", out)
     (out / "job.json").write_text(json.dumps(whole))

@@ -1,13 +1,13 @@
 """Time to steps: the plan keeps within the budget that it was given."""
 
-from dataclasses import astuple
+from dataclasses import astuple, dataclass
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
 from negwise.errors import InputError
-from negwise.jobs import timing
+from negwise.jobs import plan as planning
 from negwise.jobs.plan import (
     EVALUATIONS,
     FEWEST,
@@ -15,98 +15,99 @@ from negwise.jobs.plan import (
     PILOT_SHARE,
     SLOWER,
     START,
-    Pace,
-    fitting,
-    make_plan,
+    fitting_steps,
+    parallelism,
+    plan_lengths,
     run_seconds,
-    seconds_of,
-    seen_in,
-    spread,
+    slowed_by_pilot,
+    time_steps,
 )
-from negwise.jobs.training import Training
+from negwise.records import StepRecord, StepTimes
+from negwise.requests import TrainRequest, parse_duration
 
-PACE = Pace(step=0.05, evaluation=0.4, pilot_step=0.03, pilot_evaluation=1.5)
+TIMES = StepTimes(step=0.05, evaluation=0.4, pilot_step=0.03, pilot_evaluation=1.5)
 
 
 @pytest.mark.parametrize(
     ("text", "seconds"), [("90", 90), ("90s", 90), ("10m", 600), ("1.5h", 5400), ("1h30m", 5400), (" 2D ", 172800)]
 )
 def test_times(text, seconds):
-    assert seconds_of(text) == seconds
+    assert parse_duration(text) == seconds
 
 
 @pytest.mark.parametrize("text", ["", "m", "10 minutes", "-5m", "0s", "5m!", "ten"])
 def test_what_is_no_time_is_refused(text):
     with pytest.raises(InputError, match="budget"):
-        seconds_of(text)
+        parse_duration(text)
 
 
 def test_the_plan_fits_the_budget_counted_by_hand():
     """Rounds of runs, each with its steps and evaluations, one after the other."""
-    budget, cells, jobs = 600.0, 9, 2
-    plan = make_plan(PACE, cells=cells, jobs=jobs, steps=None, budget=budget)
+    budget, runs, jobs = 600.0, 9, 2
+    plan = plan_lengths(TIMES, runs=runs, jobs=jobs, steps=None, budget=budget)
     clock = 0.0
-    for first in range(0, cells, jobs):
+    for first in range(0, runs, jobs):
         longest = max(
-            plan.steps * PACE.step + (EVALUATIONS + 2) * PACE.evaluation for _ in range(first, min(first + jobs, cells))
+            plan.steps * TIMES.step + (EVALUATIONS + 2) * TIMES.evaluation
+            for _ in range(first, min(first + jobs, runs))
         )
         clock += SLOWER * longest
-    assert clock + START <= (1 - PILOT_SHARE) * budget < clock + START + 5 * SLOWER * 2 * PACE.step
+    assert clock + START <= (1 - PILOT_SHARE) * budget < clock + START + 5 * SLOWER * 2 * TIMES.step
 
 
 @pytest.mark.parametrize(("steps", "budget", "jobs"), [(None, 600, 2), (None, 600, 1), (100, 3600, 2), (None, 200, 2)])
 def test_the_pilot_keeps_to_its_share_walked_through_step_by_step(steps, budget, jobs):
     """However far it goes beyond the length of a run, evaluations included."""
-    plan = make_plan(PACE, cells=9, jobs=jobs, steps=steps, budget=budget)
-    clock = PACE.pilot_evaluation
+    plan = plan_lengths(TIMES, runs=9, jobs=jobs, steps=steps, budget=budget)
+    clock = TIMES.pilot_evaluation
     for step in range(1, plan.pilot_steps + 1):
-        clock += PACE.pilot_step
+        clock += TIMES.pilot_step
         if step % plan.pilot_eval_every == 0 or step == plan.pilot_steps:
-            clock += PACE.pilot_evaluation
-    taken = SLOWER * (clock + PACE.evaluation) + START
+            clock += TIMES.pilot_evaluation
+    taken = SLOWER * (clock + TIMES.evaluation) + START
     assert 0.9 * PILOT_SHARE * budget < taken <= PILOT_SHARE * budget
     assert PILOT_EVALUATIONS - 1 <= min(plan.steps, plan.pilot_steps) / plan.pilot_eval_every <= PILOT_EVALUATIONS
 
 
 def test_a_pilot_that_was_slower_than_timed_slows_down_the_rest():
-    plan = make_plan(PACE, cells=9, jobs=2, steps=120, budget=None)
-    expected = 240 * PACE.pilot_step + 25 * PACE.pilot_evaluation + PACE.evaluation
-    assert seen_in(PACE, plan, 240, expected) == PACE
-    assert seen_in(PACE, plan, 240, SLOWER * expected) == PACE  # what was allowed for
-    slow = seen_in(PACE, plan, 240, 2 * SLOWER * expected)
+    plan = plan_lengths(TIMES, runs=9, jobs=2, steps=120, budget=None)
+    expected = 240 * TIMES.pilot_step + 25 * TIMES.pilot_evaluation + TIMES.evaluation
+    assert slowed_by_pilot(TIMES, plan, 240, expected) == TIMES
+    assert slowed_by_pilot(TIMES, plan, 240, SLOWER * expected) == TIMES  # what was allowed for
+    slow = slowed_by_pilot(TIMES, plan, 240, 2 * SLOWER * expected)
     assert astuple(slow) == pytest.approx((0.1, 0.8, 0.06, 3.0))
 
 
 def test_more_cells_get_fewer_steps_and_more_jobs_more():
-    assert fitting(PACE, 9, 2, 300) > fitting(PACE, 15, 2, 300) > 0
-    assert fitting(PACE, 9, 3, 300) > fitting(PACE, 9, 2, 300)
-    assert fitting(PACE, 9, 1, 1) == 0
-    assert run_seconds(PACE, 9, 2, fitting(PACE, 9, 2, 300)) <= 300
+    assert fitting_steps(TIMES, 9, 2, 300) > fitting_steps(TIMES, 15, 2, 300) > 0
+    assert fitting_steps(TIMES, 9, 3, 300) > fitting_steps(TIMES, 9, 2, 300)
+    assert fitting_steps(TIMES, 9, 1, 1) == 0
+    assert run_seconds(TIMES, 9, 2, fitting_steps(TIMES, 9, 2, 300)) <= 300
 
 
 def test_without_a_budget_the_steps_are_those_asked_for():
-    plan = make_plan(PACE, cells=9, jobs=2, steps=77, budget=None)
+    plan = plan_lengths(TIMES, runs=9, jobs=2, steps=77, budget=None)
     assert (plan.steps, plan.pilot_steps) == (77, 154)
 
 
 def test_a_budget_that_is_too_short_says_what_is_needed():
     with pytest.raises(InputError, match=r"20 s is too short.*--queries.*--no-compare") as caught:
-        make_plan(PACE, cells=9, jobs=2, steps=None, budget=20)
+        plan_lengths(TIMES, runs=9, jobs=2, steps=None, budget=20)
     needed = float(str(caught.value).split("need about ")[1].split(" s")[0])
-    judging = (PILOT_EVALUATIONS + 1) * PACE.pilot_evaluation + PACE.evaluation
-    pilot = SLOWER * (FEWEST * PACE.pilot_step + judging) + START
-    assert needed == pytest.approx(pilot + run_seconds(PACE, 9, 2, FEWEST), abs=0.5)
-    plan = make_plan(PACE, cells=9, jobs=2, steps=None, budget=needed + 1)
+    judging = (PILOT_EVALUATIONS + 1) * TIMES.pilot_evaluation + TIMES.evaluation
+    pilot = SLOWER * (FEWEST * TIMES.pilot_step + judging) + START
+    assert needed == pytest.approx(pilot + run_seconds(TIMES, 9, 2, FEWEST), abs=0.5)
+    plan = plan_lengths(TIMES, runs=9, jobs=2, steps=None, budget=needed + 1)
     assert plan.steps >= FEWEST
     assert plan.pilot_steps >= FEWEST
     with pytest.raises(InputError, match="too short"):
-        make_plan(PACE, cells=9, jobs=2, steps=100_000, budget=600)
+        plan_lengths(TIMES, runs=9, jobs=2, steps=100_000, budget=600)
 
 
 def test_a_slow_machine_gives_the_pilot_more_than_its_share():
     """Where evaluations are dear, the shortest pilot takes more than 30%, and the runs still fit."""
-    slow = Pace(step=0.6, evaluation=0.6, pilot_step=0.5, pilot_evaluation=5.1)
-    plan = make_plan(slow, cells=9, jobs=2, steps=None, budget=270)
+    slow = StepTimes(step=0.6, evaluation=0.6, pilot_step=0.5, pilot_evaluation=5.1)
+    plan = plan_lengths(slow, runs=9, jobs=2, steps=None, budget=270)
     judging = (PILOT_EVALUATIONS + 1) * slow.pilot_evaluation + slow.evaluation
     pilot = SLOWER * (plan.pilot_steps * slow.pilot_step + judging) + START
     assert pilot > PILOT_SHARE * 270
@@ -116,20 +117,20 @@ def test_a_slow_machine_gives_the_pilot_more_than_its_share():
 
 
 def test_on_a_gpu_runs_wait_for_each_other_unless_asked():
-    assert spread(None, "cuda", 9)[0] == 1
-    assert spread(12, "cuda", 9)[0] == 12
-    jobs, threads = spread(None, "cpu", 1)
+    assert parallelism(None, "cuda", 9)[0] == 1
+    assert parallelism(12, "cuda", 9)[0] == 12
+    jobs, threads = parallelism(None, "cpu", 1)
     assert jobs == 1
     assert threads >= 1
     with pytest.raises(InputError, match="jobs"):
-        spread(0, "cpu", 1)
+        parallelism(0, "cpu", 1)
 
 
 @pytest.mark.parametrize(("bound", "threads"), [("1", 1), ("3", 3), ("99", 8), ("", 8), ("4,2", 8), ("0", 8)])
 def test_a_bound_on_threads_is_kept(monkeypatch, bound, threads):
     monkeypatch.setattr("os.sched_getaffinity", lambda _: range(8), raising=False)
     monkeypatch.setenv("OMP_NUM_THREADS", bound)
-    assert spread(1, "cpu", 9) == (1, threads)
+    assert parallelism(1, "cpu", 9) == (1, threads)
 
 
 def test_the_pace_has_the_steps_of_a_run_and_those_of_the_pilot(monkeypatch):
@@ -142,11 +143,23 @@ def test_the_pace_has_the_steps_of_a_run_and_those_of_the_pilot(monkeypatch):
         times[folder] = [beat * step for step in range(training.steps)]
 
     times = {}
-    monkeypatch.setattr(timing, "make_parts", lambda _: SimpleNamespace(task=None, model=None))
-    monkeypatch.setattr(timing, "fit_parts", fit)
-    monkeypatch.setattr(timing, "read_run", lambda at: SimpleNamespace(steps=[{"time": t} for t in times[Path(at)]]))
-    monkeypatch.setattr(timing, "judged", lambda *_: {"val": 3.0, "train": 4.0})
-    monkeypatch.setattr(timing, "_seconds", lambda _, split: split)
-    found = timing.measure(Training(data="docs", model="siamese-cnn", k="20"), 8)
+    made = Made()
+    monkeypatch.setattr(planning, "make_task", lambda *_: made)
+    monkeypatch.setattr(planning, "fit_task", fit)
+    monkeypatch.setattr(
+        planning, "read_run", lambda at: SimpleNamespace(steps=[StepRecord(0, time=t) for t in times[Path(at)]])
+    )
+    monkeypatch.setattr(planning, "evaluation_splits", lambda *_: {"val": 3.0, "train": 4.0})
+    monkeypatch.setattr(planning, "_evaluation_seconds", lambda _, split: split)
+    found = time_steps(TrainRequest(data="docs", model="siamese-cnn", k="20"), None, 8)
     assert trained == [("20", 8), ("1", 8)]
-    assert found == Pace(step=0.5, evaluation=3.0, pilot_step=0.25, pilot_evaluation=7.0)
+    assert found == StepTimes(step=0.5, evaluation=3.0, pilot_step=0.25, pilot_evaluation=7.0)
+
+
+@dataclass(frozen=True)
+class Made:
+    """A task without anything in it."""
+
+    data: None = None
+    model: None = None
+    splits: tuple = ()

@@ -1,4 +1,4 @@
-"""Workers that die, cells that fail, and a crew that goes on."""
+"""Workers that die, runs that fail, and a pool that continues."""
 
 import json
 import os
@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 
 from negwise.errors import InputError, NegwiseError
-from negwise.jobs import crew
-from negwise.jobs.crew import Cell, ask_once, error_of, failed_for_good, work
-from negwise.jobs.training import Training
+from negwise.jobs import worker_pool
 from negwise.jobs.worker import ORPHANED
+from negwise.jobs.worker_pool import PlannedRun, ask_worker, failure_of, train_all
+from negwise.requests import TrainRequest
 
 pytestmark = pytest.mark.slow
 
@@ -26,7 +26,7 @@ def training(tmp_path, monkeypatch):
     file = tmp_path / "pairs.jsonl"
     rows = [{"left": f"a{i} a{i % 7}", "right": f"b{i} b{i % 7} b{i % 11}"} for i in range(80)]
     file.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    return Training(
+    return TrainRequest(
         data=str(file), model="siamese-cnn", k="2", steps=6, batch_size=8, pool=16, eval_every=3, device="cpu",
         settings={"hidden": 8, "embedding": 8, "pooling": 8}, threads=1, learning_rate=1e-3,
     )  # fmt: skip
@@ -38,21 +38,21 @@ class Heard:
     def __init__(self, act=lambda: None):
         self.lines, self.ends, self.act = [], {}, act
 
-    def began(self, cell):
-        self.lines.append(f"{cell.name} begins")
+    def began(self, run):
+        self.lines.append(f"{run.name} begins")
 
-    def news(self, cell, record):  # noqa: ARG002
+    def step(self, run, message):  # noqa: ARG002
         self.act()
 
-    def ended(self, cell, error):
-        self.ends[cell.name] = error
+    def ended(self, run, error):
+        self.ends[run.name] = error
 
     def say(self, line):
         self.lines.append(line)
 
 
-def cell_of(name, folder, training, **changes):
-    return Cell(name, folder, asdict(replace(training, **changes)))
+def planned(name, folder, training, **changes):
+    return PlannedRun(name, folder, replace(training, **changes))
 
 
 def workers():
@@ -70,28 +70,28 @@ def workers():
 
 
 def test_a_failed_cell_is_failed_and_the_others_are_done(tmp_path, training):
-    cells = [
-        cell_of("good", tmp_path / "good", training),
-        cell_of("bad", tmp_path / "bad", training, model="siamese-cnn", settings={"no_such": 1}),
-        cell_of("also good", tmp_path / "also", training, seed=1),
+    runs = [
+        planned("good", tmp_path / "good", training),
+        planned("bad", tmp_path / "bad", training, model="siamese-cnn", settings={"no_such": 1}),
+        planned("also good", tmp_path / "also", training, seed=1),
     ]
     heard = Heard()
-    work(cells, jobs=2, threads=1, watch=heard)
+    train_all(runs, jobs=2, threads=1, progress=heard)
     assert heard.ends["good"] is None
     assert heard.ends["also good"] is None
     assert "no_such" in heard.ends["bad"]
-    assert "no_such" in error_of(tmp_path / "bad")
-    assert failed_for_good(tmp_path / "bad")  # the request is wrong, not the machine
-    assert not failed_for_good(tmp_path / "good")
+    failure = failure_of(tmp_path / "bad")
+    assert "no_such" in failure.error and failure.wrong_request  # not the machine
+    assert failure_of(tmp_path / "good") is None
     assert (tmp_path / "good" / "result.json").exists()
     assert workers() == []
     again = Heard()
-    work([cells[0]], jobs=1, threads=1, watch=again)
+    train_all([runs[0]], jobs=1, threads=1, progress=again)
     assert again.lines == []  # it is done
 
 
 def test_a_worker_that_dies_is_replaced_and_its_cell_ends_as_if_nothing_had_happened(tmp_path, training):
-    """Killed, and told to stop by somebody else: neither is the end of the cell."""
+    """Killed, and told to stop by somebody else: neither is the end of the run."""
     names, ways = ("plain", "killed", "stopped"), {"killed": signal.SIGKILL, "stopped": signal.SIGTERM}
     heard = Heard()
 
@@ -101,33 +101,33 @@ def test_a_worker_that_dies_is_replaced_and_its_cell_ends_as_if_nothing_had_happ
             os.kill(workers()[0], ways.pop(name))
 
     heard.act = strike
-    work([cell_of(name, tmp_path / name, training) for name in names], jobs=1, threads=1, watch=heard)
+    train_all([planned(name, tmp_path / name, training) for name in names], jobs=1, threads=1, progress=heard)
     assert heard.ends == dict.fromkeys(names)
-    assert sum("taken up again" in line for line in heard.lines) == 2
+    assert sum("resumes from its last checkpoint" in line for line in heard.lines) == 2
     assert any("SIGKILL" in line for line in heard.lines)
     plain, *others = ((tmp_path / name / "checkpoints" / "6" / "weights.safetensors").read_bytes() for name in names)
     assert others == [plain, plain]
 
 
 def test_a_worker_that_is_dead_before_it_is_asked_is_replaced_too(tmp_path, training, monkeypatch):
-    ask, killed = crew.Worker.ask, []
+    send, killed = worker_pool.Worker.send, []
 
     def ask_the_dead(worker, request):
         if not killed:
             killed.append(worker)
             worker.process.kill()
             worker.process.wait()
-        ask(worker, request)
+        send(worker, request)
 
-    monkeypatch.setattr(crew.Worker, "ask", ask_the_dead)
+    monkeypatch.setattr(worker_pool.Worker, "send", ask_the_dead)
     heard = Heard()
-    work([cell_of("late", tmp_path / "late", training)], jobs=1, threads=1, watch=heard)
+    train_all([planned("late", tmp_path / "late", training)], jobs=1, threads=1, progress=heard)
     assert heard.ends == {"late": None}
     assert len(killed) == 1
 
 
 def test_a_request_from_somebody_who_is_dead_already_is_not_done(tmp_path, training):
-    request = {"do": "train", "folder": str(tmp_path / "run"), "training": asdict(training)}
+    request = {"do": "train", "request": asdict(replace(training, out=str(tmp_path / "run")))}
     words = [sys.executable, "-m", "negwise.jobs.worker"]
     done = subprocess.run(words, input=json.dumps(request) + "\n", text=True, check=False, capture_output=True)
     assert done.returncode == ORPHANED
@@ -152,25 +152,25 @@ def test_ctrl_c_again_does_not_wait():
             self.process = Process()
 
     stubs = [Stub(), Stub()]
-    crew._stop(stubs)
+    worker_pool._stop(stubs)
     assert [stub.process.told for stub in stubs] == [("terminate", "kill")] * 2
 
 
 def test_a_cell_that_keeps_killing_its_worker_has_failed(tmp_path, training, monkeypatch):
-    monkeypatch.setattr(crew.Worker, "ask", lambda self, _: self.process.kill())
+    monkeypatch.setattr(worker_pool.Worker, "send", lambda self, _: self.process.kill())
     heard = Heard()
-    work([cell_of("deadly", tmp_path / "deadly", training)], jobs=1, threads=1, watch=heard)
+    train_all([planned("deadly", tmp_path / "deadly", training)], jobs=1, threads=1, progress=heard)
     assert "SIGKILL, 2 times" in heard.ends["deadly"]
-    assert error_of(tmp_path / "deadly") == heard.ends["deadly"]
+    assert failure_of(tmp_path / "deadly").error == heard.ends["deadly"]
 
 
 def test_a_worker_ends_when_whoever_started_it_is_killed(tmp_path, training):
-    request = {"do": "train", "folder": str(tmp_path / "run"), "training": asdict(replace(training, steps=100_000))}
+    request = {"do": "train", "request": asdict(replace(training, steps=100_000, out=str(tmp_path / "run")))}
     script = (
         "import json, time\n"
-        "from negwise.jobs.crew import Worker\n"
+        "from negwise.jobs.worker_pool import Worker\n"
         "worker = Worker(1)\n"
-        f"worker.ask(json.loads({json.dumps(request)!r}))\n"
+        f"worker.send(json.loads({json.dumps(request)!r}))\n"
         "print(worker.process.pid, flush=True)\n"
         "time.sleep(600)\n"
     )
@@ -198,10 +198,10 @@ def alive(pid):
 
 
 def test_one_question_one_answer(training):
-    found = ask_once({"do": "time", "training": asdict(training), "steps": 4}, 1)
+    found = ask_worker({"do": "time", "request": asdict(training), "steps": 4}, 1)
     assert found["step"] > 0
     assert 0 < found["evaluation"] < found["pilot_evaluation"]
     with pytest.raises(InputError, match="no such"):
-        ask_once({"do": "time", "training": asdict(replace(training, data="no-such-file")), "steps": 4}, 1)
+        ask_worker({"do": "time", "request": asdict(replace(training, data="no-such-file")), "steps": 4}, 1)
     with pytest.raises(NegwiseError, match="KeyError"):
-        ask_once({"do": "nonsense"}, 1)
+        ask_worker({"do": "nonsense"}, 1)

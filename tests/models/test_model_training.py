@@ -10,8 +10,7 @@ from negwise.draws import Key
 from negwise.models.layers import Encoder
 from negwise.models.transformer import sinusoids
 from negwise.protocols import Model, Negatives, Query
-from negwise.training.asked import Asked
-from negwise.training.step import Step
+from negwise.training.step import StepInputs, TrainingStep
 
 ALL = list(CASES)
 
@@ -220,7 +219,7 @@ def test_a_step_reads_each_distinct_news_once(case):
         torch.tensor([[9, 30], [8, 30], [31, 9], [4, 4], [9, 30], [3, 31]]),
     )
     drawn = Negatives(ids, torch.ones_like(ids, dtype=torch.bool))
-    Step(model)(Asked.of(query, positives, drawn, model, N_ITEMS))
+    TrainingStep(model)(StepInputs.of(query, positives, drawn, model, N_ITEMS))
     assert sum(rows) == len({*query.items.flatten().tolist(), *positives.tolist(), *ids.flatten().tolist()})
 
 
