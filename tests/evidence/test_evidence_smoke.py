@@ -95,7 +95,7 @@ def test_a_cell_of_each_other_model(model, cache):
     cell = protocol.tuned(1).tuning_runs(protocol.tuned(1).arms[0])[1]
     result = train(replace(cell.request, out=str(cell.folder)), show=False).record
     saved = json.loads((cell.folder / "config.json").read_bytes())["run"]
-    assert result["steps"] == 2 and saved["model"] == model and saved["learning_rate"] == TASKS[task].rate
+    assert result.steps == 2 and saved["model"] == model and saved["learning_rate"] == TASKS[task].rate
     assert protocol.task.name == f"{task}-{model}" and protocol.task.peaks == ("K*",)
 
 
