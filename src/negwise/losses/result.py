@@ -5,14 +5,12 @@ Shapes: B rows.
 
 from __future__ import annotations
 
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from negwise.errors import InputError
-
-Reduction = Literal["mean", "sum", "none"]
 
 
 class RowLosses(NamedTuple):

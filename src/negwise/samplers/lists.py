@@ -130,13 +130,13 @@ def check_range(name: str, values: Tensor, end: int) -> None:
             raise InputError(f"{name} holds {int(low)}..{int(high)}, expected 0..{end - 1}")
 
 
-def check_positive_int(name: str, value: object, most: int | None = None, said: str = "") -> int:
-    """``value`` as an int, checked to be from 1 to ``most``, which messages write as ``said``. NumPy integers pass."""
+def check_positive_int(name: str, value: object, most: int | None = None, label: str = "") -> int:
+    """``value`` as an int, checked to be from 1 to ``most``, which messages write as ``label``. NumPy integers pass."""
     if isinstance(value, int | np.integer) and not isinstance(value, bool):
         number = int(value)
         if number >= 1 and (most is None or number <= most):
             return number
-    expected = "an integer, 1 or more" if most is None else f"an integer from 1 to {said}"
+    expected = "an integer, 1 or more" if most is None else f"an integer from 1 to {label}"
     raise InputError(f"{name}={value!r}, expected {expected}")
 
 
