@@ -243,7 +243,7 @@ def test_auto_says_which() -> None:
     assert which_impl(small, small, small).impl == "reference"
     choice = which_impl(small, small, large)
     assert choice.impl == "streamed" and "copy" in choice.why
-    assert which_impl(small, small, large, impl="reference") == ("reference", "asked for")
+    assert which_impl(small, small, large, impl="reference") == ("reference", "as requested")
     per_row = torch.zeros(4, 20_000, 8)
     assert which_impl(small, small, per_row).impl == "reference"
     assert which_impl(small, small, per_row.half()).impl == "streamed"
@@ -289,7 +289,7 @@ def bad_calls() -> dict[str, tuple[dict[str, object], str]]:
         "other device": (base | {"negatives": torch.ones(5, 3, device="meta")}, "negatives is on meta"),
         "mask shape": (base | {"mask": torch.ones(4, 4, dtype=torch.bool)}, r"expected \(4, 5\)"),
         "mask dtype": (base | {"mask": torch.ones(4, 5)}, r"mask.bool\(\)"),
-        "too many": (base | {"mask": torch.tensor([1, 6, 0, 0])}, "says 6 in row 1"),
+        "too many": (base | {"mask": torch.tensor([1, 6, 0, 0])}, "has 6 in row 1"),
         "table ids": (base | {"ids": ids + 5}, r"ids\[0, 0\] is 5; expected 0..4"),
         "ids dtype": (base | {"ids": ids.float()}, r"ids.long\(\)"),
         "ids alone": (base | {"ids": torch.zeros(5, dtype=torch.int64)}, "ids came without positive_ids"),
@@ -304,7 +304,7 @@ def bad_calls() -> dict[str, tuple[dict[str, object], str]]:
         "reduction": (base | {"reduction": "avg"}, "'mean', 'sum' or 'none'"),
         "weight shape": (base | {"weight": torch.ones(3)}, "one per row"),
         "weight sign": (base | {"weight": torch.tensor([1.0, -1.0, 0.0, 0.0])}, r"weight\[1\] is -1.0"),
-        "weight zero": (base | {"weight": torch.zeros(4)}, "all weights are zero"),
+        "weight zero": (base | {"weight": torch.zeros(4)}, "all weights are 0"),
         "impl": (base | {"impl": "fast"}, "'reference', 'streamed', 'fused'"),
         "fused in float64": (
             {k: t.double() for k, t in base.items()} | {"impl": "fused"},

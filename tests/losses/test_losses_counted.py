@@ -121,7 +121,7 @@ def test_a_wrong_id_or_count_is_nan_in_its_row_and_named_late() -> None:
     got = info_nce(**case, mask=counts, reduction="none", impl="counted").loss
     assert got.isnan().tolist() == [False, True, False, False]
     settle()
-    with pytest.raises(InputError, match="says 8 in row 1"):
+    with pytest.raises(InputError, match="has 8 in row 1"):
         raise_deferred_errors()
 
 
@@ -131,7 +131,7 @@ def test_what_it_cannot_take_is_said() -> None:
     refused: list[tuple[str, dict[str, Any]]] = [
         ("bfloat16 or float16, not torch.float32", case_of(4, 7, 3, torch.float32)),
         ("the table is empty", case | {"negatives": case["negatives"][:0]}),
-        ("there are none", {k: v for k, v in case.items() if k != "ids"}),
+        ("there are no ids", {k: v for k, v in case.items() if k != "ids"}),
         ("log_q corrects single draws", case | {"log_q": torch.zeros(4, width, device=DEVICE)}),
         ("a row has 40,000 negatives", case | {"ids": case["ids"].new_zeros(4, 40_000)}),
     ]
@@ -149,7 +149,7 @@ def test_auto_counts_first_where_the_table_is_small() -> None:
         return case_of(4, 20, depth, dtype) | {"negatives": table}
 
     small = learning(16 * 20)
-    assert which_impl(**small) == ("counted", "20 ids a row into a table of 320 are less work once counted")
+    assert which_impl(**small) == ("counted", "20 ids per row into a table of 320: counting them first is less work")
     frozen = small | {"negatives": small["negatives"].detach()}
     log_q = torch.zeros(4, small["ids"].shape[1], device=DEVICE)
     for other in (learning(16 * 20 + 1), learning(320, 257), learning(320, dtype=torch.float32), frozen):

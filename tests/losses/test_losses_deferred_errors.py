@@ -33,7 +33,7 @@ def bad(device: torch.device) -> dict[str, tuple[dict[str, object], str]]:
         "key": (case | {"negatives": sunk}, "loss of row . is not finite"),
         "id": (case | {"ids": spoilt["ids"]}, r"ids\[2\] holds 29; expected 0..28"),
         "id below": (case | {"ids": below}, r"ids\[2\] holds -1; expected 0..28"),
-        "counts": (case | {"mask": torch.tensor([1, 2, 7, 0], device=device)}, "says 7 in row 2; there are 6"),
+        "counts": (case | {"mask": torch.tensor([1, 2, 7, 0], device=device)}, "has 7 in row 2; expected 0..6"),
         "temperature": (case | {"temperature": heat}, "loss of row 2 is not finite"),
         "log_q": (case | {"log_q": log_q}, "loss of row 2 is not finite"),
         "overflow": (case | {"query": case["query"] * 1e30, "positive": case["positive"] * 1e30}, "not finite"),
@@ -60,7 +60,7 @@ def test_bad_counts_and_keys_of_a_shared_set(layout: str) -> None:
     counts = torch.tensor([1, 2, 40, 0], device=DEVICE)
     loss = info_nce(**case, mask=counts, reduction="none", impl="fused").loss
     assert loss.isnan().tolist() == [False, False, True, False]
-    with pytest.raises(InputError, match="says 40 in row 2"):
+    with pytest.raises(InputError, match="has 40 in row 2"):
         raise_deferred_errors()
     case["query"] = case["query"].abs()
     key = "negatives" if layout == "shared" else "positive"

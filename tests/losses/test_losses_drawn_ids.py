@@ -93,7 +93,7 @@ def test_wrong_use_is_named(impl: str) -> None:
     query, positive, table = (tensor.to(DEVICE) for tensor in vectors(plan.rows))
     per_row, few = table[:18].view(6, 3, 6), table[:-1]
     wrong: list[tuple[tuple[Tensor, ...], dict[str, Any], str]] = [
-        ((query, positive), {}, r"no negatives came; expected a table \(70 or more, 6\)"),
+        ((query, positive), {}, r"negatives are missing; expected a table \(70 or more, 6\)"),
         ((query, positive, per_row), {}, r"negatives has shape \(6, 3, 6\); expected a table"),
         ((query, positive, few), {}, r"negatives has shape \(69, 6\); expected a table \(70 or more"),
         ((query, positive, table[:, :5]), {}, r"negatives has shape \(70, 5\)"),

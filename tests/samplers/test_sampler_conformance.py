@@ -248,7 +248,7 @@ def test_bad_requests_are_named(case):
         sampler(torch.from_numpy(POSITIVES), 2, Key(0, 0))
     with pytest.raises(InputError, match=r"owner holds .* expected 0\.\.7"):
         sampler(torch.from_numpy(POSITIVES), 2, Key(0, 0), owner=owner + N_OWNERS)
-    with pytest.raises(InputError, match="one a row"):
+    with pytest.raises(InputError, match="one per row"):
         sampler(torch.from_numpy(POSITIVES), 2, Key(0, 0), owner=owner[1:])
     with pytest.raises(InputError, match="k=-1"):
         sampler(torch.from_numpy(POSITIVES), -1, Key(0, 0), owner=owner)

@@ -1,7 +1,7 @@
 """Losses that take tensors and return a `LossResult`, from K = 1 to K = 1,000,000.
 
-`info_nce` is eq. 1 from vectors, `info_nce_scores` eq. 1 from scores. The others take scores too; `scores` makes
-them from vectors: ``bpr(*scores(query, positive, negatives))``.
+`info_nce` computes eq. 1 from vectors, `info_nce_scores` computes it from scores. The others take scores, which
+`scores` computes from vectors: ``bpr(*scores(query, positive, negatives))``.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""From the arguments of a call to a layout of negatives and what each row sees of them; or to plain scores.
+"""From the arguments of a loss to the layout of its negatives and their mask, or to plain scores.
 
 Shapes: B rows, K negatives per row, M rows of a shared set or a table, D width.
 """
@@ -19,7 +19,7 @@ from negwise.protocols import Draw
 
 
 class Scores(NamedTuple):
-    """What the losses on scores take, in their order: ``bpr(*scores(query, positive, negatives))``."""
+    """The arguments of the losses on scores, in their order: ``bpr(*scores(query, positive, negatives))``."""
 
     positive: Tensor  # (B,)
     negatives: Tensor  # (B, K)
@@ -36,9 +36,9 @@ def scores(
     positive_ids: Tensor | None = None,
     temperature: float | Tensor = 1.0,
 ) -> Scores:
-    """Dot products over ``temperature``, for the losses that take scores; the arguments are those of `info_nce`.
+    """Dot products divided by ``temperature``, for the losses that take scores. The arguments are those of `info_nce`.
 
-    >>> scores(torch.eye(2), torch.eye(2)).mask  # the batch itself: a row does not see its own positive
+    >>> scores(torch.eye(2), torch.eye(2)).mask  # in-batch negatives: a row's own positive is masked
     tensor([[False,  True],
             [ True, False]])
     """
@@ -59,7 +59,7 @@ def scores(
 def resolve_draw(
     query: Tensor, negatives: Tensor | None, ids: Tensor | Draw | None, mask: Tensor | None, log_q: Tensor | None = None
 ) -> tuple[Tensor | None, Tensor | None]:
-    """``ids`` and ``mask`` as they came, or those that a `Draw` stands for."""
+    """``ids`` and ``mask``, drawn first if ``ids`` is a `Draw`."""
     if not isinstance(ids, Draw):
         return ids, mask
     _check_draw(ids, query, negatives, mask, log_q)
@@ -75,7 +75,7 @@ def arrange_draw(
     positive_ids: Tensor | None,
     dtype: torch.dtype,
 ) -> tuple[DrawnKeys, Masking]:
-    """`arrange` for kernels that draw while they look up: all is checked but values, and no id exists."""
+    """`arrange` for kernels that draw the ids themselves. Everything but values is checked."""
     table = _check_draw(draw, query, negatives, mask, log_q)
     _check_positive_ids(positive_ids, query)
     like = query.new_empty(0, dtype=dtype)
@@ -94,16 +94,14 @@ def arrange(
     dtype: torch.dtype,
     check_values: bool = True,
 ) -> tuple[Layout, Masking]:
-    """Where the negatives lie and what each row sees of them, all of it checked; without ``check_values``, all but
-    values.
-    """
+    """The layout of the negatives and their masking, all checked; with ``check_values=False`` all but the values."""
     rows, depth = query.shape
     like = query.new_empty(0, dtype=dtype)
     _check_ids("ids", ids, query)
     _check_positive_ids(positive_ids, query)
     if negatives is None:
         if ids is not None:
-            raise InputError("ids came without negatives; name the rows of the batch by positive_ids")
+            raise InputError("ids came without negatives; pass the ids of the batch as positive_ids")
         row_ids = torch.arange(rows, device=query.device) if positive_ids is None else positive_ids
         masking = make_masking(
             rows,
@@ -119,7 +117,7 @@ def arrange(
         return SharedKeys(positive), masking
     if negatives.dim() not in (2, 3) or negatives.shape[-1] != depth:
         raise InputError(
-            f"negatives has shape {tuple(negatives.shape)}; expected width {depth} as query's, shared (M, {depth}), a "
+            f"negatives has shape {tuple(negatives.shape)}; expected width {depth} as in query: shared (M, {depth}), a "
             f"table (M, {depth}) with ids ({rows}, K), or per row ({rows}, K, {depth})"
         )
     if negatives.dim() == 3:
@@ -182,11 +180,11 @@ def _check_positive_ids(positive_ids: Tensor | None, query: Tensor) -> None:
 def _check_draw(
     draw: Draw, query: Tensor, negatives: Tensor | None, mask: Tensor | None, log_q: Tensor | None
 ) -> Tensor:
-    """The table (M, D), where the draw's ids are rows of it."""
+    """The table (M, D), checked to have a row for each id of the draw."""
     rows, depth = query.shape
-    expected = f"a table ({draw.n_items} or more, {depth}), a row for each id that the draw may bring"
+    expected = f"a table ({draw.n_items} or more, {depth}), a row for each id of the draw"
     if negatives is None:
-        raise InputError(f"ids is a Draw, and no negatives came; expected {expected}")
+        raise InputError(f"ids is a Draw, and negatives are missing; expected {expected}")
     if negatives.dim() != 2 or negatives.shape[1] != depth or len(negatives) < draw.n_items:
         raise InputError(f"ids is a Draw, and negatives has shape {tuple(negatives.shape)}; expected {expected}")
     if draw.rows != rows:
@@ -196,26 +194,26 @@ def _check_draw(
     for name, value in (("mask", mask), ("log_q", log_q)):
         if value is not None:
             raise InputError(
-                f"{name} came with a Draw as ids; a Draw has its own counts, and is not corrected for. Leave {name} "
-                "out, or draw first: neg = draw.negatives(), then ids=neg.ids, mask=neg.mask, log_q=neg.log_q"
+                f"{name} came with a Draw as ids; a Draw has its own mask and no log_q. Leave out {name}, or draw "
+                "first: neg = draw.negatives(), then ids=neg.ids, mask=neg.mask, log_q=neg.log_q"
             )
     return negatives
 
 
 def _check_negative_ids(ids: Tensor | None, shape: torch.Size, positive_ids: Tensor | None) -> None:
-    """Names of negatives and of positives come together or not at all: one alone would do nothing, silently."""
+    """Check that ids of negatives and of positives come together. One without the other would have no effect."""
     if ids is not None and ids.shape != shape:
-        raise InputError(f"ids has shape {tuple(ids.shape)}; expected a name for each negative, {tuple(shape)}")
+        raise InputError(f"ids has shape {tuple(ids.shape)}; expected an id for each negative, {tuple(shape)}")
     if (ids is None) != (positive_ids is None):
         given, missing = ("ids", "positive_ids") if positive_ids is None else ("positive_ids", "ids")
         raise InputError(
-            f"{given} came without {missing}: to mask negatives that are the row's positive, both need names; "
-            f"pass {missing} too, or leave {given} out"
+            f"{given} came without {missing}; to mask negatives that are the row's positive, both need ids. "
+            f"Pass {missing} too, or leave out {given}"
         )
 
 
 def _table_ids(ids: Tensor, masking: Masking, size: int) -> Tensor:
-    """The ids that will be read, as int64: masked ones point at row 0, the others must be in the table."""
+    """The ids to look up, as int64. Masked ids become 0, the others must be in the table."""
     used = ids[:, : masking.width].to(torch.int64)
     allowed = masking.allowed(ALL, ALL)
     if allowed is not None:
@@ -226,5 +224,5 @@ def _table_ids(ids: Tensor, masking: Masking, size: int) -> Tensor:
     if bool(outside.any()):
         row, col = outside.nonzero()[0].tolist()
         expected = f"0..{size - 1}, a row of the table" if size else "no id at all, since the table has no rows"
-        raise InputError(f"ids[{row}, {col}] is {int(used[row, col])}; expected {expected}, or a mask that hides it")
+        raise InputError(f"ids[{row}, {col}] is {int(used[row, col])}; expected {expected}, or False in the mask")
     return used

@@ -1,4 +1,4 @@
-"""Is this what the losses expect? What came, what was expected, what to type.
+"""Checks of the losses' arguments. Messages say what came, what was expected, and what to type.
 
 Shapes: B rows, K negatives, D width.
 """
@@ -17,7 +17,7 @@ FLOATS = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 
 
 def compute_dtype(tensors: Mapping[str, Tensor]) -> torch.dtype:
-    """float64 where all are float64, else float32: half precision is input, never arithmetic."""
+    """The dtype to compute in: float64 if all tensors are float64, else float32, also for half precision."""
     for name, tensor in tensors.items():
         if not isinstance(tensor, Tensor):
             raise InputError(f"{name} is a {type(tensor).__name__}; expected a torch tensor")
@@ -35,14 +35,14 @@ def compute_dtype(tensors: Mapping[str, Tensor]) -> torch.dtype:
 
 
 def check_tensors(arguments: Mapping[str, object]) -> None:
-    """Optional arguments are tensors where they are given."""
+    """Check that optional arguments are tensors or None."""
     for name, value in arguments.items():
         if value is not None and not isinstance(value, Tensor):
             raise InputError(f"{name} is a {type(value).__name__}; expected a torch tensor: torch.tensor({name})")
 
 
 def check_same_device(tensors: Mapping[str, Tensor | None]) -> None:
-    """All on the device of the first."""
+    """Check that all tensors are on the device of the first."""
     (first, reference), *others = ((name, tensor) for name, tensor in tensors.items() if tensor is not None)
     for name, tensor in others:
         if tensor.device != reference.device:
@@ -52,7 +52,7 @@ def check_same_device(tensors: Mapping[str, Tensor | None]) -> None:
 
 
 def check_vectors(query: Tensor, positive: Tensor, negatives: Tensor | None) -> torch.dtype:
-    """``query`` and ``positive`` (B, D), B and D at least 1, on one device with ``negatives``: what to compute in."""
+    """Check ``query`` and ``positive`` (B, D), B and D at least 1, on one device. Return the dtype to compute in."""
     vectors = {"query": query, "positive": positive} | ({} if negatives is None else {"negatives": negatives})
     dtype = compute_dtype(vectors)
     check_same_device(vectors)
@@ -64,7 +64,7 @@ def check_vectors(query: Tensor, positive: Tensor, negatives: Tensor | None) -> 
 
 
 def check_scores(positive: Tensor, negatives: Tensor) -> None:
-    """``positive`` (B,) and ``negatives`` (B, K), B at least 1."""
+    """Check ``positive`` (B,) and ``negatives`` (B, K), B at least 1."""
     if positive.dim() != 1 or len(positive) == 0:
         raise InputError(f"positive has shape {tuple(positive.shape)}; expected one score per row, (rows,)")
     if negatives.dim() != 2 or len(negatives) != len(positive):
@@ -76,9 +76,9 @@ def check_scores(positive: Tensor, negatives: Tensor) -> None:
 def check_temperature(
     temperature: float | Tensor, like: Tensor, dtype: torch.dtype, check_values: bool = True
 ) -> float | Tensor:
-    """A number above 0, or such a tensor in ``dtype``: one for all, or one per row, shaped to divide ``like``.
+    """The temperature: a number above 0, or a tensor in ``dtype`` with one or B values, shaped to divide ``like``.
 
-    Without ``check_values`` the values of a tensor are not read, which on a GPU would wait for it.
+    ``check_values=False`` does not read the values of a tensor, because that would wait for a GPU.
     """
     if not isinstance(temperature, Tensor):
         came: object = temperature  # callers without types pass anything
@@ -102,9 +102,9 @@ def check_temperature(
 
 
 def check_finite(outputs: tuple[Tensor, ...], inputs: Mapping[str, Tensor | None]) -> None:
-    """Raise if an output is not finite, naming the input that is to blame and its first bad row.
+    """Raise an error if an output is not finite. It names the input that causes it and its first bad row.
 
-    The outputs are small, so a good call pays for a look at (B,) numbers; inputs are searched only after.
+    The outputs are small, (B,), so the check is cheap. Inputs are searched only if it fails.
     """
     if torch.compiler.is_compiling() or all(bool(torch.isfinite(out.detach()).all()) for out in outputs):
         return
@@ -112,7 +112,7 @@ def check_finite(outputs: tuple[Tensor, ...], inputs: Mapping[str, Tensor | None
         if tensor is None:
             continue
         flat = tensor.detach().reshape(len(tensor), -1) if tensor.dim() else tensor.detach().reshape(1, 1)
-        for start in range(0, len(flat), 4096):  # in pieces: the mask of a large table is large as well
+        for start in range(0, len(flat), 4096):  # in pieces, since the mask of a large table is large too
             bad = ~torch.isfinite(flat[start : start + 4096])
             if bool(bad.any()):
                 row, col = bad.nonzero()[0].tolist()

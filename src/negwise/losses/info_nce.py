@@ -1,20 +1,20 @@
-"""The InfoNCE loss (eq. 1): one door, several implementations.
+"""The InfoNCE loss (eq. 1): one function, several implementations.
 
 ==============  ==============================================  ===================================================
 impl            memory beside inputs and gradients              supports
 ==============  ==============================================  ===================================================
-``reference``   every score, several times over                 double backward, ``torch.compile``, ``torch.func.grad``
-``streamed``    a few MB, whatever K                            first derivatives; ``torch.compile`` steps around it
+``reference``   every score, several copies                     double backward, ``torch.compile``, ``torch.func.grad``
+``streamed``    a few MB, whatever K                            first derivatives; not inside ``torch.compile``
 ``fused``       (B, D), and (B, K) ids for a table's gradient   the same, on CUDA with Triton, in float32 at most
 ``counted``     (B, D), and (B, M) counts                       the same, for ids into a small table, in half precision
-``auto``        ``fused`` or ``counted`` on CUDA, else ``streamed``, unless `which_impl` says why not
+``auto``        chooses one: a kernel on CUDA, else ``streamed``, or ``reference``; `which_impl` says which and why
 ==============  ==============================================  ===================================================
 
-The kernels, ``fused`` and ``counted``, do not wait for the GPU, so they cannot look at values before they compute.
-What is wrong with them (a NaN, an id outside the table) makes the loss of that row NaN at once, and is named late: by
-the next call of `info_nce` on the GPU or of its backward pass, or by ``negwise.losses.raise_deferred_errors()`` once
-the GPU is done. ``counted`` may make rows beside it NaN, too, where a vector of the table is not finite. The others
-name it before they return; compiled by ``torch.compile`` they cannot look either, and a NaN stays one.
+The kernels, ``fused`` and ``counted``, do not wait for the GPU, so they cannot check values before they compute. A bad
+value (a NaN, an id outside the table) makes the loss of its row NaN at once. The error is raised later: by the next
+call of `info_nce` on the GPU or of its backward pass, or by ``negwise.losses.raise_deferred_errors()`` after the GPU
+has finished. With ``counted``, a vector of the table that is not finite may make other rows NaN, too. The other
+implementations raise the error before they return. Inside ``torch.compile`` they cannot check values, and a NaN stays.
 
 Shapes: B rows (queries), K negatives per row, M rows of a shared set or a table, D width.
 """
@@ -53,11 +53,11 @@ IMPLEMENTATIONS = (*TORCH_IMPLS, *KERNEL_IMPLS)
 
 
 STREAM_THRESHOLD = 2**19
-"""Numbers in memory from which on streaming is faster (measured on a CPU, where the cache ends) and saves memory."""
+"""From this many numbers on, streaming is faster (measured on a CPU, where the cache ends) and saves memory."""
 
 
 class Choice(NamedTuple):
-    """An implementation and the reason for it."""
+    """An implementation and the reason for the choice."""
 
     impl: str
     why: str
@@ -78,41 +78,42 @@ def info_nce(
     stats: bool = True,
     impl: str = "auto",
 ) -> LossResult | CorrectedLoss:
-    """``-log(e^f(x+) / (e^f(x+) + sum_i e^f(x-_i)))`` with ``f = query . x / temperature`` (eq. 1).
+    """The InfoNCE loss, eq. 1: ``-log(e^f(x+) / (e^f(x+) + sum_i e^f(x-_i)))`` with ``f = query . x / temperature``.
 
-    The plain lines it equals, for shared negatives::
+    For shared negatives it equals::
 
         logits = torch.cat([(query * positive).sum(1, keepdim=True), query @ negatives.T], 1) / temperature
         loss = F.cross_entropy(logits, torch.zeros(len(query), dtype=torch.long))
 
-    ``query`` and ``positive`` are (B, D). ``negatives`` and ``ids`` say where the negatives come from:
+    ``query`` and ``positive`` are (B, D). ``negatives`` and ``ids`` give the negatives:
 
-    - (M, D): shared by all rows. ``ids`` (M,) may name them for ``positive_ids``.
-    - (M, D) with ``ids`` (B, K): a table, row b sees ``negatives[ids[b]]``.
-    - (M, D) with a `Draw` as ``ids``, from a sampler's ``plan``: the same for the ids and the mask that it stands for.
-      ``fused`` draws them while it looks them up, so that for a frozen table no (B, K) tensor exists.
-    - (B, K, D): per row. ``ids`` (B, K) may name them for ``positive_ids``.
-    - None: the other rows' positives. A row never sees its own, nor, with ``positive_ids``, its like.
+    - (M, D): shared by all rows. ``ids`` (M,) are their ids, for ``positive_ids``.
+    - (M, D) with ``ids`` (B, K): a table. The negatives of row b are ``negatives[ids[b]]``.
+    - (M, D) with a `Draw` as ``ids``, from a sampler's ``plan``: a table with the ids and the mask of that draw.
+      ``fused`` draws each id where it reads its vector, so that no (B, K) tensor exists for a frozen table.
+    - (B, K, D): per row. ``ids`` (B, K) are their ids, for ``positive_ids``.
+    - None: the other rows' positives. A row's own positive is masked, with ``positive_ids`` also those of the same id.
 
-    ``mask`` is bool (B, K), True where the negative is real; or integers (B,), row b sees the first
-    ``mask[b]`` negatives, which costs no mask at all (floor or ceil of a real-valued K over a shared set). What is
-    masked is not looked at: any id, any value. A row without negatives has loss 0, no pairs and no gradient.
+    ``mask`` is bool (B, K), True where the negative is real. Or it is integers (B,): row b has the first ``mask[b]``
+    negatives. Integers need no mask in memory (use them for floor or ceil of a real-valued K over a shared set). Masked
+    ids and vectors are never read, so they may hold any value. A row without negatives has loss 0, no pairs and no
+    gradient.
 
     ``positive_ids`` (B,): a negative with the id of the row's positive is masked.
 
-    ``log_q``, (B, K) or, for shared negatives, (M,): the log-probability with which the sampler draws that negative in
-    one draw, given the row. Then ``f(x-_i)`` becomes ``f(x-_i) - log_q_i - log K_b`` in the sum, K_b being the row's
-    number of negatives, so that the sum is the importance-sampling estimate of the sum over everything the
-    sampler could have drawn. The positive's term is not corrected: it is there with certainty, not by a draw.
-    The win rate is of the scores as they are. `mi_bound` refuses such a loss.
+    ``log_q`` (B, K), or (M,) for shared negatives: the log-probability that one draw of the sampler for this row gives
+    that negative. Then ``f(x-_i)`` becomes ``f(x-_i) - log_q_i - log K_b`` in the sum, with the row's own number of
+    negatives K_b. So the sum is the importance-sampling estimate of the sum over all ids that the sampler could draw.
+    The positive's term is not corrected, because the positive is not drawn. The win rate uses the uncorrected scores.
+    `mi_bound` refuses such a loss.
 
-    ``temperature``: a number, or a tensor (one, or one per row) that may want a gradient.
+    ``temperature``: a number, or a tensor (one value, or one per row) that may require a gradient.
 
-    ``weight`` (B,), not negative; ``reduction``: ``mean`` is ``sum(w * loss) / sum(w)`` over all rows, those without
-    negatives included; ``sum``; ``none`` gives (B,). Scores are computed in float32 for half precision inputs, which
-    may be mixed with float32 (a queue kept in bfloat16, say), under autocast too; the loss is then float32.
+    ``weight`` (B,) must not be negative. ``reduction``: ``mean`` is ``sum(w * loss) / sum(w)`` over all rows, also
+    those without negatives; ``sum``; ``none`` returns (B,). Half precision inputs may be mixed with float32 (such as a
+    queue in bfloat16). Scores and loss are then float32, also under autocast.
 
-    ``stats=False`` leaves the win rate out. ``impl``: see `which_impl`, which says what is used.
+    ``stats=False`` skips the win rate. ``impl``: see `which_impl`, which says what is used.
 
     >>> result = info_nce(torch.eye(2), torch.eye(2), torch.zeros(3, 2))
     >>> round(float(result.loss), 4), float(result.win_rate)  # log(1 + 3 / e), and each positive wins each pair
@@ -148,9 +149,9 @@ def info_nce_scores(
     reduction: str = "mean",
     stats: bool = True,
 ) -> LossResult | CorrectedLoss:
-    """Eq. 1 from scores that something else computed, a cross-encoder say: ``positive`` (B,), ``negatives`` (B, K).
+    """The InfoNCE loss (eq. 1) from scores, such as those of a cross-encoder: ``positive`` (B,), ``negatives`` (B, K).
 
-    The scores are divided by ``temperature``; the other arguments are those of `info_nce`.
+    The scores are divided by ``temperature``. The other arguments are those of `info_nce`.
 
     >>> result = info_nce_scores(torch.tensor([1.0]), torch.tensor([[0.0, 2.0]]))
     >>> round(float(result.loss), 4), float(result.win_rate)
@@ -184,7 +185,7 @@ def which_impl(
     positive_ids: Tensor | None = None,
     impl: str = "auto",
 ) -> Choice:
-    """Which implementation `info_nce` takes for these tensors, and why.
+    """The implementation that `info_nce` uses for these tensors, and why.
 
     >>> which_impl(torch.zeros(2, 8), torch.zeros(2, 8), torch.zeros(100_000, 8)).impl
     'streamed'
@@ -206,10 +207,10 @@ def _plan(
     positive_ids: Tensor | None,
     dtype: torch.dtype,
 ) -> tuple[Choice, Keys, Masking]:
-    """An implementation, and its negatives arranged: without a look at values where the kernels take them."""
+    """The implementation, and the negatives arranged for it. Values are not checked if a kernel is chosen."""
     if impl != "auto" and impl not in IMPLEMENTATIONS:
         raise InputError(f"impl={impl!r}; expected 'auto' or one of {', '.join(map(repr, IMPLEMENTATIONS))}")
-    reason = fused.obstacle(query.device, dtype) if impl in ("auto", *KERNEL_IMPLS) else f"{impl} was asked for"
+    reason = fused.obstacle(query.device, dtype) if impl in ("auto", *KERNEL_IMPLS) else f"impl={impl!r} was requested"
     if reason is None:
         layout, masking = (
             arrange_draw(query, negatives, ids, mask, log_q, positive_ids, dtype)
@@ -217,18 +218,24 @@ def _plan(
             else arrange(query, positive, negatives, ids, mask, log_q, positive_ids, dtype, check_values=False)
         )
         if impl == "auto" and fused.worth_counting(layout, query, masking):
-            why = f"{masking.width:,} ids a row into a table of {len(layout.keys):,} are less work once counted"
+            why = (
+                f"{masking.width:,} ids per row into a table of {len(layout.keys):,}: counting them first is less work"
+            )
             return Choice("counted", why), fused.as_counted(layout), masking
         if impl == "counted":
             reason = fused.cannot_count(layout, query, masking)
             if reason is None:
-                return Choice(impl, "asked for"), fused.as_counted(layout), masking
+                return Choice(impl, "as requested"), fused.as_counted(layout), masking
         else:
             reason = fused.too_large(layout, len(query), masking.width)
             if reason is None and impl == "auto":
                 reason = fused.better_elsewhere(layout, query)
             if reason is None:
-                why = "asked for" if impl == "fused" else f"kernels for {query.device.type} that wait for nothing"
+                why = (
+                    "as requested"
+                    if impl == "fused"
+                    else f"kernels for {query.device.type} that do not wait for the GPU"
+                )
                 return Choice("fused", why), layout, masking
     if impl in KERNEL_IMPLS:
         raise InputError(f"impl={impl!r}, but {reason}. Pass impl='auto'")
@@ -239,10 +246,10 @@ def _plan(
 
 def _choose(impl: str, layout: Layout, masking: Masking, rows: int, dtype: torch.dtype) -> Choice:
     if impl != "auto":
-        return Choice(impl, "asked for")
+        return Choice(impl, "as requested")
     if torch.compiler.is_compiling():
-        return Choice("reference", "torch.compile cannot look into the streamed pass")
+        return Choice("reference", "torch.compile cannot trace the streamed pass")
     numbers = layout.copied_size(rows, masking.width, masking.partial, dtype)
     if numbers < STREAM_THRESHOLD:
-        return Choice("reference", f"it copies {numbers:,} numbers, too few to stream ({STREAM_THRESHOLD:,})")
+        return Choice("reference", f"it copies {numbers:,} numbers; streaming pays off from {STREAM_THRESHOLD:,} on")
     return Choice("streamed", f"the reference would copy {numbers:,} numbers")

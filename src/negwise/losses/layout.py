@@ -1,4 +1,4 @@
-"""Where the negatives lie: shared by all rows, per row, or in a table. Blocks of them, and their two products.
+"""Layouts of the negatives: shared by all rows, per row, or in a table. Blocks of keys, and their products.
 
 Shapes: B rows, K negatives, M rows of a table, D width; R x C a block.
 """
@@ -15,42 +15,40 @@ from torch import Tensor
 from negwise.protocols import Draw
 
 SCORE_COPIES = 4
-"""Scores, logits, their logarithmic softmax and its gradient."""
+"""Scores, logits, their log-softmax and its gradient."""
 
 
 class Layout(Protocol):
-    """What an implementation asks of the negatives; ``keys`` is the tensor that may want a gradient."""
+    """What an implementation needs from the negatives. ``keys`` is the tensor that may require a gradient."""
 
     @property
     def keys(self) -> Tensor: ...
 
     def copied_size(self, rows: int, width: int, partial: bool, dtype: torch.dtype) -> int:
-        """How many numbers there are in memory where every score and every key it is made of are there at once."""
+        """How many numbers the reference would copy: scores, and keys if it cannot use them in place."""
 
     def tile_shape(self, rows: int, width: int, budget: int) -> tuple[int, int]:
-        """How many rows and columns one block may have, for ``budget`` numbers of working memory."""
+        """The rows and columns of one block, for ``budget`` numbers of working memory."""
 
     def block(self, rows: slice, cols: slice, dtype: torch.dtype, allowed: Tensor | None) -> Tensor:
-        """The keys of a block in ``dtype``; ``allowed`` (R, C) says which of them matter."""
+        """The keys of a block in ``dtype``. Keys that ``allowed`` (R, C) masks become 0."""
 
     def scores(self, query: Tensor, block: Tensor, bias: Tensor, out: Tensor) -> Tensor:
-        """(R, C): ``bias + query . key``."""
+        """The scores of a block, (R, C): ``bias + query . key``."""
 
     def add_to_query_grad(self, share: Tensor, block: Tensor, grad: Tensor) -> None:
-        """Add ``sum_j share[:, j] key_j`` onto (R, D): what the query's gradient is made of."""
+        """Add ``sum_j share[:, j] key_j`` to ``grad`` (R, D), for the query's gradient."""
 
     def key_grad_buffer(self, width: int, exact: torch.dtype, once: bool) -> Tensor:
-        """Memory for `add_to_key_grad`, zero beyond the first ``width`` negatives; ``once``: one block has all rows."""
+        """Memory for `add_to_key_grad`, 0 beyond the first ``width`` negatives. ``once``: one block has all rows."""
 
     def add_to_key_grad(self, share: Tensor, query: Tensor, rows: slice, cols: slice, grad: Tensor) -> None:
-        """Add ``share[b, j] query_b`` to the keys' gradient: the other side of `add_to_query_grad`. Rows come in
-        order.
-        """
+        """Add ``share[b, j] query_b`` to the keys' gradient ``grad``. Blocks of rows come in order."""
 
 
 @dataclass(frozen=True)
 class SharedKeys:
-    """``keys`` (K, D): each row sees the same negatives. Blocks are views, products are matrix products."""
+    """``keys`` (K, D): all rows share the negatives. Blocks are views, products are matrix products."""
 
     keys: Tensor
 
@@ -89,12 +87,12 @@ class SharedKeys:
 
 @dataclass(frozen=True)
 class PerRowKeys:
-    """``keys`` (B, K, D): each row brings its own negatives."""
+    """``keys`` (B, K, D): each row has its own negatives."""
 
     keys: Tensor
 
     def copied_size(self, rows: int, width: int, partial: bool, dtype: torch.dtype) -> int:
-        del rows, width  # a score per vector: never the larger part
+        del rows, width  # one score per vector, so the vectors need more memory than the scores
         blanked = partial or self.keys.dtype != dtype
         return blanked * self.keys.numel()
 
@@ -112,7 +110,7 @@ class PerRowKeys:
         _add_row_to_query_grad(share, block, grad)
 
     def key_grad_buffer(self, width: int, exact: torch.dtype, once: bool) -> Tensor:
-        del exact, once  # each place is written once, so nothing is rounded twice
+        del exact, once  # each value is written once, so nothing is rounded twice
         grad = torch.empty_like(self.keys)
         grad[:, width:] = 0
         return grad
@@ -126,7 +124,7 @@ class PerRowKeys:
 
 @dataclass(frozen=True)
 class TableKeys:
-    """``keys`` (M, D) looked up by ``ids`` (B, K), each of them a row of the table."""
+    """A table ``keys`` (M, D), looked up by ``ids`` (B, K)."""
 
     keys: Tensor
     ids: Tensor
@@ -140,7 +138,7 @@ class TableKeys:
 
     def block(self, rows: slice, cols: slice, dtype: torch.dtype, allowed: Tensor | None) -> Tensor:
         ids = self.ids[rows, cols]
-        if not len(self.keys):  # every id is masked, and nothing, added up, stands in for the vectors
+        if not len(self.keys):  # every id is masked; an empty sum stands in for the vectors, with a gradient
             return self.keys.sum(0).to(dtype).expand(*ids.shape, -1)
         keys = self.keys.index_select(0, ids.reshape(-1)).to(dtype).view(*ids.shape, self.keys.shape[1])
         return keys if allowed is None else keys.masked_fill(~allowed[:, :, None], 0)
@@ -164,7 +162,7 @@ class TableKeys:
 
 @dataclass(frozen=True)
 class DrawnKeys:
-    """``keys`` (M, D) looked up by ids that are not drawn yet. No `Layout`: only the kernels draw as they look up."""
+    """A table ``keys`` (M, D), looked up by ids that are not drawn yet. No `Layout`: only the kernels draw ids."""
 
     keys: Tensor
     draw: Draw
@@ -172,18 +170,18 @@ class DrawnKeys:
 
 @dataclass(frozen=True)
 class CountedKeys:
-    """``keys`` (M, D) and the ids into them, given or to be drawn, that are counted first. No `Layout` either."""
+    """A table ``keys`` (M, D), and ids, given or to be drawn, that are counted first. No `Layout` either."""
 
     keys: Tensor
     ids: Tensor | Draw
 
 
 Keys = Layout | DrawnKeys | CountedKeys
-"""Whatever the kernels take."""
+"""All layouts that the kernels take."""
 
 
 def block_slices(total: int, step: int) -> Iterator[slice]:
-    """Cut ``range(total)`` into block_slices of ``step``, the last one shorter."""
+    """Slices of length ``step`` that cover ``range(total)``. The last one may be shorter."""
     for start in range(0, total, step):
         yield slice(start, min(start + step, total))
 
@@ -194,7 +192,7 @@ def _row_tile_shape(rows: int, width: int, depth: int, budget: int) -> tuple[int
 
 
 def _row_scores(query: Tensor, block: Tensor, bias: Tensor, out: Tensor) -> Tensor:
-    # The row vector on the left: on a CPU several times faster than the column vector on the right.
+    # On a CPU a row vector on the left is several times faster than a column vector on the right.
     torch.bmm(query.unsqueeze(1), block.transpose(1, 2), out=out.unsqueeze(1))
     return out.add_(bias)
 

@@ -1,4 +1,4 @@
-"""Which negatives a row sees: counts, masks and same-id exclusion, handed out block by block.
+"""Which negatives count for each row: counts, masks and equal ids, block by block.
 
 Shapes: B rows, K negatives per row (or shared by all rows), R x C a block of them.
 """
@@ -15,18 +15,18 @@ from negwise.errors import InputError
 INTEGERS = (torch.int64, torch.int32, torch.int16, torch.uint8, torch.int8)
 ALL = slice(None)
 LOG_Q_TOLERANCE = 1e-3
-"""The log of a probability above 1 by more than rounding."""
+"""A log-probability above this is not a rounding error of 0."""
 
 
 @dataclass(frozen=True)
 class Masking:
-    """Row b sees negative j where every given condition holds; ``log_q`` corrects what it sees.
+    """Row b has negative j if all given conditions hold. ``log_q`` corrects its score.
 
-    - ``counts`` (B,): the first ``counts[b]`` negatives. Costs nothing: blocks below the smallest count need no
-      mask, blocks above the largest are never read.
+    - ``counts`` (B,): j is below ``counts[b]``. This costs nothing: blocks below the smallest count need no mask,
+      blocks above the largest are never read.
     - ``mask`` (B, K): True where the negative is real.
-    - ``row_ids`` (B,) and ``key_ids`` (K,) or (B, K): not a negative that is the positive itself, by id.
-    - ``log_q`` (K,) or (B, K): log of the probability with which the sampler draws that negative.
+    - ``row_ids`` (B,) and ``key_ids`` (K,) or (B, K): the negative has another id than the row's positive.
+    - ``log_q`` (K,) or (B, K): log-probability that the sampler draws that negative.
     """
 
     width: int
@@ -37,15 +37,15 @@ class Masking:
     log_q: Tensor | None = None
     min_count: int = 0
     exclude_diagonal: bool = False
-    """Both ids are the rows' own numbers: a row does not see the negative of its number."""
+    """In-batch negatives: row b does not have negative b. Both ids are then the row numbers."""
 
     @property
     def partial(self) -> bool:
-        """Whether some row may see less than all."""
+        """Whether a row may have fewer than all negatives."""
         return self.counts is not None or self.mask is not None or self.row_ids is not None
 
     def allowed(self, rows: slice, cols: slice) -> Tensor | None:
-        """(R, C) of bool, or None where each of these rows sees each of these columns."""
+        """The mask of a block, bool (R, C), or None if it is all True."""
         conditions: list[Tensor] = []
         start, stop, _ = cols.indices(self.width)
         if self.counts is not None and stop > self.min_count:
@@ -64,7 +64,7 @@ class Masking:
         return allowed
 
     def count_pairs(self, rows: int, device: torch.device) -> Tensor:
-        """(B,) int64: how many negatives each row sees, from the dense mask."""
+        """The number of negatives of each row, (B,) int64, from the dense mask."""
         allowed = self.allowed(ALL, ALL)
         if allowed is None:
             return torch.full((rows,), self.width, device=device)
@@ -89,9 +89,9 @@ def make_masking(
     exclude_diagonal: bool = False,
     check_values: bool = True,
 ) -> Masking:
-    """Check the conditions against ``rows`` x ``width`` and the device and dtype of ``like``.
+    """A `Masking`, checked against ``rows`` x ``width`` and the device and dtype of ``like``.
 
-    Without ``check_values`` no value is read, which on a GPU would wait for it: counts stay unchecked.
+    ``check_values=False`` reads no values, because that would wait for a GPU. Then counts are not checked.
     """
     for name, tensor in (("mask", mask), ("positive_ids", row_ids), ("ids", key_ids), ("log_q", log_q)):
         if tensor is not None and tensor.device != like.device:
@@ -132,7 +132,7 @@ def _counts(mask: Tensor, rows: int, width: int, check_values: bool) -> Tensor:
     if bool(bad.any()):
         row = int(bad.nonzero()[0])
         raise InputError(
-            f"mask as counts says {int(counts[row])} in row {row}; there are {width} negatives, so 0..{width}"
+            f"mask as counts has {int(counts[row])} in row {row}; expected 0..{width}, the number of negatives"
         )
     return counts
 
@@ -157,11 +157,11 @@ def _check_log_q(log_q: Tensor | None, rows: int, width: int) -> None:
     if log_q.shape not in ((width,), (rows, width)):
         raise InputError(f"log_q has shape {tuple(log_q.shape)}; expected ({width},) or ({rows}, {width})")
     if log_q.requires_grad:
-        raise InputError("log_q requires a gradient, and the correction has none; pass log_q.detach()")
+        raise InputError("log_q requires a gradient, and its correction has none; pass log_q.detach()")
 
 
 def _check_probabilities(masking: Masking) -> None:
-    """No probability is above 1, that of a hidden negative aside; NaN and -inf show in the loss."""
+    """Check that no probability is above 1, except for masked negatives. NaN and -inf show up in the loss."""
     log_q = masking.log_q
     if log_q is None or not log_q.numel() or torch.compiler.is_compiling() or not bool(log_q.max() > LOG_Q_TOLERANCE):
         return
@@ -172,5 +172,5 @@ def _check_probabilities(masking: Masking) -> None:
         value = float(log_q.expand_as(wrong)[tuple(place)])
         raise InputError(
             f"log_q{place} is {value:g}; expected logs of probabilities, at most 0. "
-            "Is its sign turned, or is it the log of a count?"
+            "Is its sign wrong, or is it the log of a count?"
         )

@@ -1,4 +1,4 @@
-"""Eq. 1 as it is written, every score in memory at once. The other implementations answer to this one.
+"""Eq. 1 as it is written, with every score in memory. The other implementations are tested against this one.
 
 Shapes: B rows, K negatives, D width.
 """
@@ -15,12 +15,12 @@ from negwise.losses.result import RowLosses
 
 
 def reference_losses(query: Tensor, positive: Tensor, layout: Layout, masking: Masking, stats: bool) -> RowLosses:
-    """``query`` (B, D) over temperature, ``positive`` (B,) the positive's score -> the loss of each row."""
+    """The loss of each row, from ``query`` (B, D) divided by temperature and the positive's score ``positive`` (B,)."""
     return losses_from_scores(positive, negative_scores(query, layout, masking), masking, stats)
 
 
 def negative_scores(query: Tensor, layout: Layout, masking: Masking) -> Tensor:
-    """(B, K): the score of each negative that some row sees."""
+    """The score of each negative, (B, K); without meaning where masked."""
     allowed = masking.allowed(ALL, slice(masking.width))
     keys = layout.block(ALL, slice(masking.width), query.dtype, allowed)
     if keys.dim() == 2:
@@ -29,7 +29,7 @@ def negative_scores(query: Tensor, layout: Layout, masking: Masking) -> Tensor:
 
 
 def losses_from_scores(positive: Tensor, negatives: Tensor, masking: Masking, stats: bool) -> RowLosses:
-    """``-log(e^f+ / (e^f+ + sum_i e^f-_i))`` of each row (eq. 1), ``positive`` (B,) and ``negatives`` (B, K)."""
+    """Eq. 1 of each row: ``-log(e^f+ / (e^f+ + sum_i e^f-_i))``, from ``positive`` (B,) and ``negatives`` (B, K)."""
     allowed = masking.allowed(ALL, ALL)
     pairs = masking.count_pairs(len(positive), positive.device)
     logits = negatives
@@ -38,7 +38,7 @@ def losses_from_scores(positive: Tensor, negatives: Tensor, masking: Masking, st
     if allowed is not None:
         logits = logits.masked_fill(~allowed, -torch.inf)
     loss = -F.log_softmax(torch.cat([positive[:, None], logits], 1), 1)[:, 0]
-    # A key of -inf weighs nothing in the loss and still poisons the gradient: nothing times it is NaN, so it shows.
+    # A score of -inf has no weight in the loss, yet makes the gradient NaN. 0 * inf is NaN, so that the loss shows it.
     seen_scores = negatives.detach() if allowed is None else negatives.detach().masked_fill(~allowed, 0)
     loss = loss + (seen_scores * 0).sum(1)
     if not stats:
@@ -48,7 +48,7 @@ def losses_from_scores(positive: Tensor, negatives: Tensor, masking: Masking, st
 
 @torch.no_grad()
 def count_wins(positive: Tensor, negatives: Tensor, allowed: Tensor | None) -> Tensor:
-    """(B,) float64: negatives below the positive, a tie is half a win."""
+    """The number of negatives below the positive, (B,) float64. A tie is half a win."""
     above = positive[:, None]
     wins = (negatives < above).double() + (negatives == above).double() / 2
     return (wins if allowed is None else wins * allowed).sum(1)

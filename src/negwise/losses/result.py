@@ -5,22 +5,20 @@ Shapes: B rows.
 
 from __future__ import annotations
 
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from negwise.errors import InputError
 
-Reduction = Literal["mean", "sum", "none"]
-
 
 class RowLosses(NamedTuple):
-    """What an implementation computes: everything per row, nothing reduced yet."""
+    """What an implementation computes, per row and not reduced."""
 
     loss: Tensor  # (B,) the loss of each row
-    wins: Tensor | None  # (B,) float64: negatives below the positive, a tie is half a win
-    pairs: Tensor | None  # (B,) int64: negatives that the row was compared with
+    wins: Tensor | None  # (B,) float64: negatives below the positive; a tie is half a win
+    pairs: Tensor | None  # (B,) int64: negatives of the row
 
 
 class LossResult(NamedTuple):
@@ -93,10 +91,10 @@ def reduce_rows(loss: Tensor, weight: Tensor | None, reduction: str) -> Tensor:
 
 
 def check_reduction(reduction: str, weight: Tensor | None, like: Tensor, check_values: bool = True) -> Tensor | None:
-    """The weights in the loss's dtype, checked: one per row, none negative, not all zero under a mean.
+    """The weights in the loss's dtype, checked: one per row, none negative, not all 0 for a mean.
 
-    Without ``check_values`` no value is read, which on a GPU would wait for it: what is wrong becomes NaN, and so the
-    loss.
+    ``check_values=False`` does not read the values, because that would wait for a GPU. A bad weight becomes NaN, and so
+    does the loss.
     """
     if reduction not in ("mean", "sum", "none"):
         raise InputError(f"reduction={reduction!r}; expected 'mean', 'sum' or 'none'")
@@ -114,7 +112,9 @@ def check_reduction(reduction: str, weight: Tensor | None, like: Tensor, check_v
         bad = int((~torch.isfinite(values) | (values < 0)).nonzero()[0])
         raise InputError(f"weight[{bad}] is {float(values[bad])}; expected finite numbers >= 0")
     if reduction == "mean" and not bool(values.sum() > 0):
-        raise InputError("all weights are zero, so there is no mean; pass reduction='sum' or a positive weight")
+        raise InputError(
+            "all weights are 0, expected a positive one for a mean; pass another weight or reduction='sum'"
+        )
     return weight
 
 

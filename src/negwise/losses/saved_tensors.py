@@ -1,7 +1,7 @@
-"""What a backward pass needs and was dataclasses inside dataclasses, handed to autograd as tensors.
+"""Dataclasses whose tensors are saved for the backward pass.
 
-Autograd notices where a tensor that it keeps was overwritten before the backward pass, as a reused buffer of ids is,
-and says so. What lies on ``ctx`` by itself it never looks at: the gradient would be wrong, silently.
+Autograd raises an error if a tensor that it saved is overwritten before the backward pass, such as a reused buffer of
+ids. It does not check attributes of ``ctx``: the gradient would be silently wrong.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from torch import Tensor
 
 
 def split_tensors(*dataclasses: Any) -> tuple[list[Tensor], Callable[[Sequence[Tensor]], list[Any]]]:
-    """The tensors in ``dataclasses``, and what puts them back: the same dataclasses, in the same order."""
+    """The tensors in ``dataclasses``, and a function that rebuilds the dataclasses from them, in the same order."""
     names = [
         [field.name for field in fields(one) if isinstance(getattr(one, field.name), Tensor)] for one in dataclasses
     ]

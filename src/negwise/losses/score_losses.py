@@ -1,6 +1,6 @@
-"""Losses on scores other than eq. 1, and what they have in common: check, compute row by row, count wins, reduce.
+"""Losses on scores other than eq. 1: BPR, BCE, gBCE, the decoupled and the debiased contrastive loss.
 
-The debiased and the decoupled loss are both called DCL in print; here each goes by its full name.
+The papers call both the debiased and the decoupled loss DCL; here each has its full name.
 
 Shapes: B rows, K negatives.
 """
@@ -31,10 +31,10 @@ def bpr(
     reduction: str = "mean",
     stats: bool = True,
 ) -> CorrectedLoss:
-    """``-(1/K) sum_i log sigmoid(f+ - f-_i)``, ``positive`` (B,), ``negatives`` (B, K); K is the row's own number.
+    """Bayesian personalised ranking: ``-(1/K) sum_i log sigmoid(f+ - f-_i)`` (Rendle et al., 2009).
 
-    Bayesian personalised ranking (Rendle et al., 2009): each pair is a comparison of its own. With K = 1 it equals
-    eq. 1.
+    ``positive`` (B,), ``negatives`` (B, K); K is the row's own number of negatives. Each pair is a separate comparison.
+    With K = 1 it equals eq. 1.
 
     >>> import torch
     >>> round(float(bpr(torch.tensor([1.0]), torch.tensor([[0.0]])).loss), 4)
@@ -56,11 +56,10 @@ def bce(
     reduction: str = "mean",
     stats: bool = True,
 ) -> CorrectedLoss:
-    """``-(log sigmoid(f+) + sum_i log(1 - sigmoid(f-_i))) / (K + 1)``, ``positive`` (B,), ``negatives`` (B, K).
+    """Binary cross-entropy: ``-(log sigmoid(f+) + sum_i log(1 - sigmoid(f-_i))) / (K + 1)``.
 
-    Binary cross-entropy: the positive is labelled 1, each negative 0.
-    K is the row's own number of negatives. A row without negatives has loss 0: a label that has nothing to be
-    told from teaches nothing but to score high.
+    ``positive`` (B,) has label 1, ``negatives`` (B, K) have label 0; K is the row's own number of negatives. A row
+    without negatives has loss 0: a positive alone would only teach the model to give high scores.
 
     >>> import torch
     >>> round(float(bce(torch.tensor([0.0]), torch.tensor([[0.0]])).loss), 4)
@@ -84,14 +83,14 @@ def gbce(
     reduction: str = "mean",
     stats: bool = True,
 ) -> CorrectedLoss:
-    """``-(beta log sigmoid(f+) + sum_i log(1 - sigmoid(f-_i))) / (K + 1)``, ``positive`` (B,), ``negatives`` (B, K).
+    """Generalised BCE: ``-(beta log sigmoid(f+) + sum_i log(1 - sigmoid(f-_i))) / (K + 1)``.
 
-    Generalised binary cross-entropy (Petrov and Macdonald, "gSASRec", RecSys 2023): BCE freed of overconfidence.
-    Training on K sampled negatives out of a catalogue inflates predicted probabilities. A power ``beta`` on the
-    positive's probability takes that back; ``t`` says how much of it.
+    ``positive`` (B,), ``negatives`` (B, K) (Petrov and Macdonald, "gSASRec", RecSys 2023). Training on K sampled
+    negatives out of a catalogue makes predicted probabilities too high. The power ``beta`` on the positive's
+    probability corrects that, by the degree ``t``:
 
     ``beta = alpha (t (1 - 1/alpha) + 1/alpha) = t (alpha - 1) + 1`` with the sampling rate
-    ``alpha = K / (catalogue - 1)``, K being the row's own number of negatives.
+    ``alpha = K / (catalogue - 1)``; K is the row's own number of negatives.
     ``t = 0`` is BCE, ``t = 1`` is fully calibrated; the paper's choice is .75.
 
     >>> import torch
@@ -99,7 +98,7 @@ def gbce(
     >>> round(float(gbce(*scores, catalogue=101, t=1.0).loss), 4)  # beta = 0.01
     0.35
     """
-    if not catalogue >= 2:  # nor NaN
+    if not catalogue >= 2:  # also catches NaN
         raise InputError(f"catalogue={catalogue}; expected the number of items, at least 2")
     if not 0 <= t <= 1:
         raise InputError(f"t={t}; expected a share from 0 (plain BCE) to 1 (fully calibrated)")
@@ -125,11 +124,10 @@ def decoupled(
     reduction: str = "mean",
     stats: bool = True,
 ) -> CorrectedLoss:
-    """``-f+ + log sum_i e^f-_i``: eq. 1 without the positive in the denominator.
+    """The decoupled contrastive loss ``-f+ + log sum_i e^f-_i``: eq. 1 without the positive in the denominator.
 
-    The decoupled contrastive loss (Yeh et al., "Decoupled contrastive learning", ECCV 2022).
-    ``positive`` (B,), ``negatives`` (B, K). Without it an easy positive does not dampen the gradient of its
-    negatives. The loss may be below 0.
+    ``positive`` (B,), ``negatives`` (B, K) (Yeh et al., "Decoupled contrastive learning", ECCV 2022). So an easy
+    positive does not weaken the gradient of its negatives. The loss may be below 0.
 
     >>> import torch
     >>> round(float(decoupled(torch.tensor([2.0]), torch.tensor([[0.0, 0.0]])).loss), 4)  # log 2 - 2
@@ -153,27 +151,27 @@ def debiased(
     reduction: str = "mean",
     stats: bool = True,
 ) -> CorrectedLoss:
-    """``-log(e^f+ / (e^f+ + K g))``, ``g = max((mean_i e^f-_i - tau_plus e^f+) / (1 - tau_plus), e^min_score)``.
+    """The debiased contrastive loss ``-log(e^f+ / (e^f+ + K g))`` (Chuang et al., NeurIPS 2020).
 
-    The debiased contrastive loss (Chuang et al., "Debiased contrastive learning", NeurIPS 2020).
-    ``positive`` (B,), ``negatives`` (B, K); K is the row's own number. ``tau_plus``, in [0, 1), is the share of
-    "negatives" that are in truth positives; with 0 and no floor this is eq. 1. ``min_score`` is the smallest value that
-    a score can take, below which g cannot honestly fall: ``-1 / temperature`` for cosines over a temperature,
-    ``-math.inf`` for scores without a bound, where g may fall to 0.
+    ``g = max((mean_i e^f-_i - tau_plus e^f+) / (1 - tau_plus), e^min_score)``, ``positive`` (B,), ``negatives`` (B, K);
+    K is the row's own number of negatives. ``tau_plus``, in [0, 1), is the share of "negatives" that are really
+    positives. With 0 and no lower bound this is eq. 1. ``min_score`` is the smallest possible score, which bounds g
+    from below: ``-1 / temperature`` for cosines divided by a temperature, ``-math.inf`` for unbounded scores, where g
+    may fall to 0. The paper is "Debiased contrastive learning".
 
     >>> scores = torch.tensor([1.0]), torch.tensor([[0.0, 2.0]])
     >>> round(float(debiased(*scores, tau_plus=0.1, min_score=-10.0).loss), 4)
     1.4367
     """
     if not 0 <= tau_plus < 1:
-        raise InputError(f"tau_plus={tau_plus}; expected a share from 0 to below 1")
+        raise InputError(f"tau_plus={tau_plus}; expected a share, at least 0 and below 1")
     if math.isnan(min_score) or min_score == math.inf:
         raise InputError(
             f"min_score={min_score}; expected a number, such as -1 / temperature for cosines, or -math.inf"
         )
 
     def formula(s: ScoreRows) -> Tensor:
-        # All relative to e^f+ and as logarithms, so that nothing overflows.
+        # All terms are relative to e^f+ and in logs, so that nothing overflows.
         mean = s.log_ratio() - s.pairs.clamp(min=1).log()
         floor = min_score - s.positive
         if tau_plus:
@@ -187,21 +185,21 @@ def debiased(
 
 
 class ScoreRows(NamedTuple):
-    """Scores of which each row has its own number, in float32 or float64."""
+    """The scores of a batch in float32 or float64. Rows may differ in their number of negatives."""
 
     positive: Tensor  # (B,)
-    negatives: Tensor  # (B, K), anything where not allowed
+    negatives: Tensor  # (B, K), any value where not allowed
     allowed: Tensor  # (B, K) of bool
-    pairs: Tensor  # (B,) in the scores' dtype: how many each row sees
+    pairs: Tensor  # (B,) in the scores' dtype: the number of negatives of each row
 
     def sum(self, terms: Tensor) -> Tensor:
-        """Sum (B, K) over the negatives that a row sees."""
+        """The sum of ``terms`` (B, K) over the negatives of each row, (B,)."""
         return terms.masked_fill(~self.allowed, 0).sum(1)
 
     def log_ratio(self) -> Tensor:
-        """``log(sum_i e^f-_i / e^f+)`` of each row, from differences so that large scores do not cancel."""
+        """``log(sum_i e^f-_i / e^f+)`` of each row, from score differences, so that large scores do not cancel."""
         ahead = (self.negatives - self.positive[:, None]).masked_fill(~self.allowed, -torch.inf)
-        # A row without negatives would be log 0, whose gradient is NaN: log 1 takes its place, and counts nothing.
+        # A row without negatives would give log 0, whose gradient is NaN. It gets log 1; its loss is set to 0 later.
         blank = torch.where(self.pairs == 0, 0.0, -torch.inf)
         return torch.cat([ahead, blank[:, None]], 1).logsumexp(1)
 
@@ -215,7 +213,10 @@ def loss_from_scores(
     reduction: str,
     stats: bool,
 ) -> CorrectedLoss:
-    """Apply ``formula`` (scores -> (B,)); a row without negatives has loss 0 and no gradient, whatever it says."""
+    """Check the arguments, apply ``formula`` (scores -> (B,)), count wins and reduce.
+
+    A row without negatives has loss 0 and no gradient, whatever ``formula`` gives.
+    """
     check_tensors({"mask": mask, "weight": weight})
     given = {"positive": positive, "negatives": negatives}
     dtype = compute_dtype(given)
@@ -227,7 +228,7 @@ def loss_from_scores(
     below = negatives[:, : rule.width].to(dtype)
     allowed = rule.allowed(ALL, ALL)
     allowed = torch.ones_like(below, dtype=torch.bool) if allowed is None else allowed
-    below = below.masked_fill(~allowed, 0)  # what is masked may be anything, NaN too
+    below = below.masked_fill(~allowed, 0)  # masked scores may hold any value, also NaN
     pairs = allowed.sum(1)
     with torch.autocast(positive.device.type, enabled=False):
         loss = formula(ScoreRows(above, below, allowed, pairs.to(dtype)))

@@ -1,17 +1,17 @@
-"""Eq. 1 in one pass over blocks of negatives: bounded memory, any device, the win rate on the way.
+"""Eq. 1 in one pass over blocks of negatives: bounded memory, on any device, with the win rate.
 
 With ``d_j = f-_j - f+`` (and the correction of ``log_q``), eq. 1 is ``log(1 + S)``, ``S = sum_j e^(d_j)``. Its gradient
-with respect to the query is ``sum_j e^(d_j) key_j / (1 + S)`` and with respect to ``f+`` it is ``-S / (1 + S)``: both
-accumulate in the same pass, as in attention, so that frozen negatives need no second one. The gradient
-of the negatives needs the final S, so a second pass computes the scores again.
+with respect to the query is ``sum_j e^(d_j) key_j / (1 + S)`` and with respect to ``f+`` it is ``-S / (1 + S)``. Both
+accumulate in the same pass, as in attention, so frozen negatives need only one pass. The gradient of the negatives
+needs the final S, so a second pass computes the scores again.
 
-The numbers that matter for speed:
+What makes it fast:
 
-- The positive is the reference that attention has to find as a running maximum: no ``d`` is too small for it, since
-  the 1 absorbs what underflows. A row moves its reference up only when a block's sum grows out of bounds: one look
-  at (R,) numbers per block, and a second try for the few blocks of a run that need it.
+- Scores are relative to the positive's score, where attention needs a running maximum. No ``d`` is too small, since the
+  1 absorbs terms that underflow. A row shifts its reference up only if the sum of a block gets too large. That costs
+  one check of (R,) numbers per block, and a second computation of the few blocks that need it.
 - ``2^(d log2 e)`` instead of ``e^d``: torch's vectorised ``exp2`` takes a third of the time of ``exp`` on a CPU.
-- ``sum(sign(d))`` counts wins and ties in one go and is exact.
+- ``sum(sign(d))`` counts wins and ties at once, exactly.
 
 Shapes: B rows, K negatives, D width; R x C a block.
 """
@@ -33,16 +33,16 @@ from negwise.losses.saved_tensors import split_tensors
 
 LOG2E = math.log2(math.e)
 SUM_LIMIT = 2.0**60
-"""A block's sum above this moves the reference: far from float32's largest, so that nothing overflows before."""
+"""A larger sum of a block shifts the reference. It is far below float32's maximum, so nothing overflows before."""
 
 BUDGET = {"cpu": 2**18}
-"""Numbers per block: scores of a block and its keys stay in the cache of a CPU core."""
+"""Numbers per block, such that its scores and keys stay in the cache of a CPU core."""
 WIDE_BUDGET = 2**24
-"""Numbers per block on an accelerator, where each block costs launches and one wait."""
+"""Numbers per block on an accelerator, where each block costs kernel launches and one wait."""
 
 
 def streamed_losses(query: Tensor, positive: Tensor, layout: Layout, masking: Masking, stats: bool) -> RowLosses:
-    """``query`` (B, D) over temperature, ``positive`` (B,) the positive's score -> the loss of each row."""
+    """The loss of each row, from ``query`` (B, D) divided by temperature and the positive's score ``positive`` (B,)."""
     graph = torch.is_grad_enabled()
     loss, wins, pairs = _Streamed.apply(  # type: ignore[no-untyped-call]
         query, positive, layout.keys, layout, masking, stats, graph
@@ -57,7 +57,7 @@ class _Streamed(torch.autograd.Function):
         query: Tensor,
         positive: Tensor,
         keys: Tensor,
-        layout: Any,  # a Layout; replace() wants to see a dataclass
+        layout: Any,  # a Layout that is a dataclass, for replace()
         masking: Masking,
         stats: bool,
         graph: bool,
@@ -81,9 +81,9 @@ class _Streamed(torch.autograd.Function):
         if weighted_keys is not None:
             weighted_keys = weighted_keys.mul_(scale.to(query.dtype)[:, None])
         share = (sums / norm).to(query.dtype)
-        if weighted_keys is not None:  # as in the reference: what poisons the gradient has to show in the loss
+        if weighted_keys is not None:  # as in the reference: a NaN in the gradient must show in the loss
             loss = loss + (weighted_keys * 0).sum(1)
-        # Frozen negatives are not kept: a queue may be overwritten before backward.
+        # Frozen negatives are not saved, so that a queue may be overwritten before the backward pass.
         tensors, ctx.rebuild = (
             split_tensors(replace(layout, keys=keys), masking) if ctx.needs_input_grad[2] else ([], None)
         )
@@ -113,11 +113,11 @@ class _Streamed(torch.autograd.Function):
 
 
 class _PassResult(NamedTuple):
-    """What a pass leaves behind; the true sum is ``sums * 2^shift``, and ``weighted_keys`` likewise."""
+    """The result of a pass. The true sum is ``sums * 2^shift``; the same holds for ``weighted_keys``."""
 
-    sums: Tensor  # (R,) wide: of 2^(d log2 e - shift)
-    shift: Tensor  # (R,) wide: a whole number, so that moving it is exact
-    above: Tensor  # (R,) wide: negatives above the positive, ties half
+    sums: Tensor  # (R,) float64, float32 on MPS: sums of 2^(d log2 e - shift)
+    shift: Tensor  # (R,) the same: an integer, so that changing it is exact
+    above: Tensor  # (R,) the same: negatives above the positive, ties count half
     pairs: Tensor  # (R,) int64
     weighted_keys: Tensor | None  # (R, D): sum_j 2^(d_j log2 e - shift) key_j
 
@@ -152,7 +152,7 @@ def _forward(
 ) -> _PassResult:
     result = _accumulate(query, positive, layout, masking, part, tile_cols, stats, needs_query_grad, clean=False)
     if result.weighted_keys is not None and masking.partial and not bool(torch.isfinite(result.weighted_keys).all()):
-        # A masked key that is not finite: 0 * inf reached the sum. Look again with those keys blanked.
+        # A masked key is not finite, and 0 * inf reached the sum. Compute again with the masked keys set to 0.
         result = _accumulate(query, positive, layout, masking, part, tile_cols, stats, needs_query_grad, clean=True)
     return result
 
@@ -171,7 +171,7 @@ def _accumulate(
     exact = torch.float32 if query.device.type == "mps" else torch.float64
     sums = torch.zeros(len(query), dtype=exact, device=query.device)
     shift, above, hidden = torch.zeros_like(sums), torch.zeros_like(sums), torch.zeros_like(sums, dtype=torch.int64)
-    neg_shift: Tensor | None = None  # -shift as the blocks want it, None while it is zero
+    neg_shift: Tensor | None = None  # -shift, in the dtype and shape of a block; None while it is 0
     weighted_keys = torch.zeros_like(query) if needs_query_grad else None
     bias, scratch = -positive[:, None], query.new_empty(2, len(query) * tile_cols)
     for cols in block_slices(masking.width, tile_cols):
@@ -184,7 +184,7 @@ def _accumulate(
             raw.masked_fill_(~allowed, -torch.inf)
             hidden += (~allowed).sum(1)
         block_sum = _powers(raw, neg_shift, correction, allowed, out=powers).exp2_().sum(1)
-        if not float(block_sum.amax()) <= SUM_LIMIT:  # nor NaN
+        if not float(block_sum.amax()) <= SUM_LIMIT:  # also catches NaN
             increase = _powers(raw, neg_shift, correction, allowed, out=powers).amax(1).ceil_().clamp_(min=0)
             shift += increase
             neg_shift = -shift.to(raw.dtype)[:, None]
@@ -203,7 +203,7 @@ def _accumulate(
 def _powers(
     raw: Tensor, neg_shift: Tensor | None, correction: Tensor | None, allowed: Tensor | None, out: Tensor
 ) -> Tensor:
-    """``(d - log_q) log2 e - shift``, -inf where not allowed."""
+    """The exponents ``(d - log_q) log2 e - shift``, -inf where masked."""
     if neg_shift is None:
         torch.mul(raw, LOG2E, out=out)
     else:
@@ -225,7 +225,7 @@ def _backward(
     tile_rows: int,
     tile_cols: int,
 ) -> Tensor:
-    """The gradient of the keys: scores again, block by block."""
+    """The gradient of the keys. It computes the scores again, block by block."""
     key_grad = layout.key_grad_buffer(masking.width, query.dtype, once=tile_rows >= len(query))
     neg_shift = -shift.to(query.dtype)[:, None]
     scratch = query.new_empty(2, tile_rows * tile_cols)

@@ -1,23 +1,24 @@
-"""Where negatives come from: ``sampler(positives, k, key) -> Negatives``, K real-valued, on any device.
+"""Negative samplers: ``sampler(positives, k, key) -> Negatives``, for a real-valued K, on any device.
 
 =============  ==================================================  ==============  ================
 sampler        draws                                               replacement     ``log_q``
 =============  ==================================================  ==============  ================
-`Uniform`      ids of the catalogue, alike                         with            exact
-`Popularity`   ids of the catalogue, by count to a power           with            exact
+`Uniform`      ids of the catalogue, uniformly                     with            exact
+`Popularity`   ids of the catalogue, by their count to a power     with            exact
 `InBatch`      the other rows' positives                           without         given the batch
 `Queue`        past ids and vectors, first in, first out           without         given the queue
-`Impression`   what was shown and not clicked                      without         exact
+`Impression`   ids that were shown and not clicked                 without         exact
 `Given`        the row's own list, in order                        -               none
 `GivenFirst`   the row's own list, then another sampler           as its fill     none
-`Pool`         a few candidates a step for all rows                without         exact
-`Hardest`      the top of a larger draw by score                   without         none
+`Pool`         candidates that all rows of a step share            without         exact
+`Hardest`      the highest scores of a larger draw                 without         none
 `Mixture`      each slot from one of several samplers              as its parts    exact
 =============  ==================================================  ==============  ================
 
-The row's positive is never drawn, nor what its owner knows (`Exclusions`). `Uniform` and `Popularity` run as numba
-loops on the CPU where numba is installed, and in plain torch elsewhere; ``sampler.which(device)`` tells, and
-the draws are the same. To turn draws into few encodings, see ``pool`` and ``index`` of `Negatives`.
+A sampler never draws the row's positive, nor the ids that `Exclusions` lists for the row's owner. `Uniform` and
+`Popularity` run as numba loops on the CPU if numba is installed, else in plain torch. The draws are the same, and
+``sampler.which(device)`` says which one runs. To encode few candidates for many draws, see ``pool`` and ``index`` of
+`Negatives`.
 """
 
 from __future__ import annotations

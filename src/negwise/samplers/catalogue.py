@@ -1,4 +1,4 @@
-"""Draws from a catalogue, by numba's loops or in plain torch: the same bits, and anyone may ask which."""
+"""Samplers over the whole catalogue, uniform or by popularity. Numba and plain torch draw the same bits."""
 
 from __future__ import annotations
 
@@ -43,9 +43,9 @@ EMPTY = np.zeros(0, np.int64)
 
 @dataclass(frozen=True, eq=False)
 class Uniform:
-    """Ids 0..n_items - 1 alike, with replacement, without the positive and what its owner knows.
+    """Ids 0..n_items - 1 with equal probability, with replacement, without the positive and the exclusions.
 
-    ``log_q = -log(ids that are left)``. Only a row with none left is short.
+    ``log_q = -log(ids that are left)``. A row is short only if no id is left.
 
     >>> uniform = Uniform(5)
     >>> negatives = uniform(torch.tensor([0, 3]), k=2, key=Key(seed=1, step=0))
@@ -71,28 +71,28 @@ class Uniform:
         return self.sampler.plan(positives, k, key, owner).negatives()
 
     def plan(self, positives: Tensor, k: float, key: Key, *, owner: Tensor | None = None) -> Draw:
-        """The same draw, not drawn yet: for a loss that draws where it looks up, ``info_nce(..., ids=draw)``."""
+        """The same draw, planned but not drawn, for a loss that draws the ids itself: ``info_nce(..., ids=draw)``."""
         return self.sampler.plan(positives, k, key, owner)
 
     def log_prob(self, ids: Tensor, positives: Tensor, *, owner: Tensor | None = None) -> Tensor:
-        """Log probability (B, K) that a slot of row b holds ``ids[b, k]``; -inf for what is excluded."""
+        """Log probability (B, K) that a slot of row b holds ``ids[b, k]``; -inf for excluded ids."""
         return self.sampler.log_prob(ids, positives, owner)
 
     def which(self, device: torch.device | str = "cpu") -> str:
-        """The implementation that draws on ``device``: "numba" or "torch"."""
+        """The implementation that runs on ``device``: "numba" or "torch"."""
         return resolve_impl(self.impl, torch.device(device))
 
 
 @dataclass(frozen=True, eq=False)
 class Popularity:
-    """``q(i)`` proportional to ``counts[i] ** alpha``, with replacement, without what a row must not draw.
+    """Ids with ``q(i)`` proportional to ``counts[i] ** alpha``, with replacement, without positive and exclusions.
 
-    Drawn by the alias method; ``q`` is rounded to units of 2^-32 over the number of columns, and ``log_q`` is
-    the logarithm of the rounded ``q``, renormalised over what is left. An id never seen is never drawn (for
-    alpha > 0), so a row is short where all that is left was never seen.
+    The alias method draws them. ``q`` is rounded to units of 2^-32 over the number of columns, and ``log_q`` is the
+    log of the rounded ``q``, renormalised over the ids that are left. For alpha > 0 an id with count 0 is never drawn,
+    so a row is short if only such ids are left.
 
-    How to choose alpha: 1 is popularity as it is, 0.75 word2vec's, 0 uniform. A loss that does not correct
-    for ``log_q`` may leave it out, ``log_q=False``.
+    How to choose alpha: 1 is plain popularity, 0.75 is word2vec's choice, 0 is uniform. If the loss does not use
+    ``log_q``, pass ``log_q=False``.
     """
 
     counts: Tensor
@@ -112,9 +112,7 @@ class Popularity:
             )
         counts = self.counts.double()
         if not bool(counts.isfinite().all()) or bool((counts < 0).any()):
-            raise InputError(
-                "Popularity: counts hold negative or non-finite numbers, expected how often each id was seen"
-            )
+            raise InputError("Popularity: counts hold negative or non-finite numbers, expected the count of each id")
         _ = self.sampler
 
     @cached_property
@@ -126,20 +124,20 @@ class Popularity:
         return self.sampler.plan(positives, k, key, owner).negatives()
 
     def plan(self, positives: Tensor, k: float, key: Key, *, owner: Tensor | None = None) -> Draw:
-        """The same draw, not drawn yet: for a loss that draws where it looks up, ``info_nce(..., ids=draw)``."""
+        """The same draw, planned but not drawn, for a loss that draws the ids itself: ``info_nce(..., ids=draw)``."""
         return self.sampler.plan(positives, k, key, owner)
 
     def log_prob(self, ids: Tensor, positives: Tensor, *, owner: Tensor | None = None) -> Tensor:
-        """Log probability (B, K) that a slot of row b holds ``ids[b, k]``; -inf for what is excluded."""
+        """Log probability (B, K) that a slot of row b holds ``ids[b, k]``; -inf for excluded ids."""
         return self.sampler.log_prob(ids, positives, owner)
 
     def which(self, device: torch.device | str = "cpu") -> str:
-        """The implementation that draws on ``device``: "numba" or "torch"."""
+        """The implementation that runs on ``device``: "numba" or "torch"."""
         return resolve_impl(self.impl, torch.device(device))
 
 
 class CatalogueSampler:
-    """What `Uniform` and `Popularity` share: everything but the distribution."""
+    """Everything that `Uniform` and `Popularity` share: all but the distribution."""
 
     def __init__(
         self,
@@ -200,17 +198,17 @@ class CatalogueSampler:
     def log_prob(self, ids: Tensor, positives: Tensor, owner: Tensor | None) -> Tensor:
         sampling, rows = self.rows(check_ids("positives", positives), owner)
         ids, n_items = check_ids("ids", ids), sampling.distribution.n_items
-        # An id beyond the catalogue, as another part of a mixture may bring, is never drawn.
+        # Another part of a mixture may draw an id beyond this catalogue. It is never drawn here.
         inside = (ids >= 0) & (ids < n_items)
         return torch.where(inside, sampling.log_prob(rows, ids.clamp(0, n_items - 1)), -torch.inf)
 
     def draw_pool(self, n: int, key: Key, device: torch.device) -> Tensor:
-        """``n`` ids (n,) from the distribution as it is, the same for every row of a step."""
+        """``n`` ids (n,) from the distribution without exclusions, the same for every row of a step."""
         hi, lo = slot_words(Key(key.seed, key.step).on(device, 1), n, Stream.POOL)
         return self.sampling(device).distribution.draw(hi[0], lo[0])
 
     def draw_compiled(self, draw: Draw) -> tuple[Tensor, Tensor]:
-        """`CatalogueSampling.draw` and its mask by numba."""
+        """`CatalogueSampling.draw` and its mask, with numba."""
         ids = torch.empty(draw.rows, draw.width, dtype=torch.int64)
         mask = torch.empty(ids.shape, dtype=torch.bool)
         load_compiled().draw_catalogue(
@@ -226,7 +224,7 @@ class CatalogueSampler:
         return ids, mask
 
     def compute_log_q(self, sampling: CatalogueSampling, rows: CatalogueRows, ids: Tensor) -> Tensor:
-        """`CatalogueSampling.log_q`, in one pass where there is a loop for it."""
+        """`CatalogueSampling.log_q`, with numba if there is a loop for it."""
         if resolve_impl(self.impl, ids.device) == "torch" or not isinstance(sampling.distribution, AliasTable):
             return sampling.log_q(rows, ids)
         log_q = torch.empty(ids.shape, dtype=torch.float32)
@@ -237,7 +235,7 @@ class CatalogueSampler:
         return log_q
 
     def sampling_tables(self, device: torch.device) -> SamplingTables:
-        """The catalogue's own tables on ``device``, as those who draw from a `Draw` read them."""
+        """The tables that a `Draw` is drawn from, on ``device``."""
         if device not in self.tables_by_device:
             sampling = self.sampling(device)
             distribution, exclusions = sampling.distribution, sampling.exclusions
@@ -251,7 +249,7 @@ class CatalogueSampler:
 
     @cached_property
     def compiled_tables(self) -> tuple[Any, ...]:
-        """The catalogue as arrays for the loop; empty ones stand for a uniform distribution and for no bitmap."""
+        """The tables as arrays for numba. Empty arrays mean a uniform distribution, or no bitmap."""
         sampling = self.sampling(torch.device("cpu"))
         distribution, exclusions = sampling.distribution, sampling.exclusions
         alias: tuple[Any, ...] = (EMPTY.view(np.uint64), 0, EMPTY, EMPTY)

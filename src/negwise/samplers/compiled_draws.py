@@ -1,7 +1,7 @@
 """The draws of `negwise.samplers.distribution` and `negwise.samplers.without_replacement` as numba loops, bit for bit.
 
-A row goes through three plain loops: words, ids with a branch-free list of the excluded ones, redraws. The first two
-vectorise; a branch on every draw would cost more than the draw.
+Each row goes through three loops: random words, ids with a branch-free list of the excluded ones, redraws. The first
+two vectorise. A branch on every draw would cost more than the draw.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from negwise.samplers.request import MAX_REDRAWS
 
 LOW = u64(0xFFFFFFFF)
 TILE = 8192
-"""Draws that go through the loops together: enough to vectorise at any K, few enough for the cache."""
+"""Draws per pass through the loops: enough to vectorise at any K, few enough for the cache."""
 
 LANES = 64
-"""A few redraws are rounded up to so many, because the last ones of a vectorised loop run one by one."""
+"""The number of redraws is rounded up to a multiple of this. The last steps of a vectorised loop run one by one."""
 
 
 @njit(inline="always")
@@ -48,7 +48,7 @@ def is_excluded(item, excluded, start, end):  # type: ignore[no-untyped-def]
 
 @njit(cache=True, nogil=True)
 def fill_words(hi, lo, c0, c1, c2, c3, k0, k1, count):  # type: ignore[no-untyped-def]
-    """Two slots from each of ``count`` counters, as `negwise.samplers.request.slot_words`."""
+    """`negwise.samplers.request.slot_words`: two slots from each of ``count`` counters."""
     for b in range(count):
         w0, w1, w2, w3 = philox(c0[b], c1[b], c2, c3[b], k0, k1)
         hi[2 * b], lo[2 * b], hi[2 * b + 1], lo[2 * b + 1] = w0, w1, w2, w3
@@ -56,7 +56,7 @@ def fill_words(hi, lo, c0, c1, c2, c3, k0, k1, count):  # type: ignore[no-untype
 
 @njit(cache=True, nogil=True)
 def fill_ids(items, hi, lo, count, n_items, columns, shift):  # type: ignore[no-untyped-def]
-    """`Distribution.draw`: by the alias table where there is one, else uniform."""
+    """`Distribution.draw`: by the alias table if there is one, else uniform."""
     if len(columns) == 0:
         n = u64(n_items)
         for j in range(count):
@@ -65,23 +65,23 @@ def fill_ids(items, hi, lo, count, n_items, columns, shift):  # type: ignore[no-
         for j in range(count):
             column_id = u64(hi[j]) >> u64(shift)
             column = columns[column_id]
-            # All ones where the coin falls to the alias: a select in arithmetic, since a branch is a coin toss.
+            # All bits set if the alias is drawn. A select in arithmetic: a branch would be mispredicted half the time.
             other = u64(0) - u64(u64(lo[j]) >= (column >> HALF))
             items[j] = np.int64(column_id ^ ((column_id ^ (column & LOW)) & other))
 
 
 @njit(inline="always")
 def excluded_bit(item, positive, bits, base):  # type: ignore[no-untyped-def]
-    """1 where ``item`` is the positive or has its bit set in the row of words at ``base``, else 0."""
+    """1 if ``item`` is the positive or its bit is set in the bitmap row that starts at ``base``, else 0."""
     word = bits[base + (u64(item) >> u64(6))]
     return np.int64((word >> (u64(item) & u64(63))) & u64(1)) | np.int64(item == positive)
 
 
 @njit(cache=True, nogil=True)
 def store_and_list_excluded(out, slot, n_redraws, items, begin, count, positive, bits, base):  # type: ignore[no-untyped-def]
-    """Write ``count`` items to ``out`` and append to ``slot`` which of them are excluded.
+    """Write ``count`` items to ``out`` and append the slots of the excluded ones to ``slot``.
 
-    Unsigned indices spare the test for a negative one, which would double the time of this loop.
+    Unsigned indices avoid the test for negative ones, which would double the time of this loop.
     """
     begin, n_redraws = u64(begin), u64(n_redraws)
     for j in range(count):
@@ -94,9 +94,9 @@ def store_and_list_excluded(out, slot, n_redraws, items, begin, count, positive,
 
 @njit(cache=True, nogil=True)
 def search_excluded(bad, at, items, begin, count, positive, excluded, start, end):  # type: ignore[no-untyped-def]
-    """Which items are the positive or in ``excluded[start:end]``, by bisection.
+    """Set ``bad`` for each item that is the positive or in ``excluded[start:end]``, by bisection.
 
-    It goes level by level through all items, so that it vectorises.
+    Each level of the bisection runs over all items, so that it vectorises.
     """
     length = end - start
     for j in range(count):
@@ -113,7 +113,7 @@ def search_excluded(bad, at, items, begin, count, positive, excluded, start, end
 
 @njit(cache=True, nogil=True)
 def bisect_slot(unit, positive, n_items, starts, masses, excluded, start, end, excluded_mass):  # type: ignore[no-untyped-def]
-    """`CatalogueSampling.bisect` for one slot: first which two excluded ids it lies between, then which id it is."""
+    """`CatalogueSampling.bisect` for one slot: find the two excluded ids around it, then the id between them."""
     uniform = len(masses) == 0
     positive_mass = np.int64(0)
     if not is_excluded(positive, excluded, start, end):
@@ -134,7 +134,7 @@ def bisect_slot(unit, positive, n_items, starts, masses, excluded, start, end, e
 
 @njit(inline="always")
 def first_excluded_after(unit, positive, positive_mass, starts, excluded, start, end, excluded_mass):  # type: ignore[no-untyped-def]
-    """The first place in ``excluded[start:end]`` whose id has more than ``unit`` of allowed mass before it."""
+    """The first position in ``excluded[start:end]`` whose id has more than ``unit`` of allowed mass before it."""
     uniform = len(starts) == 0
     low, high = start, end
     while low < high:
@@ -150,9 +150,9 @@ def first_excluded_after(unit, positive, positive_mass, starts, excluded, start,
 
 @njit(cache=True, nogil=True)
 def set_redraw_counters(c1, c3, rows, redraw_rows, n_redraws, high):  # type: ignore[no-untyped-def]
-    """The counters of ``n_redraws`` slots that draw afresh; ``high`` has their redraw and stream.
+    """Set the Philox counters of ``n_redraws`` slots. ``high`` holds the number of the redraw and the stream.
 
-    Their first word is the slot itself, so ``c0`` is the list of slots already.
+    The first counter word is the slot, so ``c0`` is the list of slots already.
     """
     for m in range(n_redraws):
         row = u64(rows[u64(redraw_rows[m])])
@@ -161,7 +161,7 @@ def set_redraw_counters(c1, c3, rows, redraw_rows, n_redraws, high):  # type: ig
 
 @njit(cache=True, nogil=True)
 def take_redraws(ids, redraw_rows, slot, n_redraws, items, positives, owners, bits, stride):  # type: ignore[no-untyped-def]
-    """Of the two tries for each slot take the first that is not excluded; keep the slots that have none."""
+    """Take the first of the two tries of each slot that is not excluded. Return how many slots must draw again."""
     left = u64(0)
     for m in range(n_redraws):
         r, j = u64(redraw_rows[m]), slot[m]
@@ -176,7 +176,7 @@ def take_redraws(ids, redraw_rows, slot, n_redraws, items, positives, owners, bi
 
 @njit(cache=True, nogil=True)
 def take_redraws_by_search(ids, redraw_rows, slot, n_redraws, items, positives, owners, excluded, offsets, bad, at):  # type: ignore[no-untyped-def]
-    """`take_redraws` without a bitmap: one search for the tries of each row."""
+    """`take_redraws` without a bitmap: one search per row."""
     done, left = 0, 0
     while done < n_redraws:
         r, until = redraw_rows[done], done
@@ -200,7 +200,7 @@ def draw_catalogue(  # type: ignore[no-untyped-def]
 ):  # fmt: skip
     """`CatalogueSampling.draw` and its mask: row r gets ``filled[r]`` ids, then zeros.
 
-    ``bits`` has ``stride`` words for each owner; no words, no bitmap.
+    ``bits`` has ``stride`` words per owner; ``stride`` is 0 without a bitmap.
     """
     k0, k1, c2 = u32(seed & LOW), u32(seed >> HALF), u32(step)
     n_rows, width = ids.shape
@@ -267,7 +267,7 @@ def draw_catalogue(  # type: ignore[no-untyped-def]
 
 @njit(cache=True, nogil=True)
 def catalogue_log_q(log_q, ids, log_masses, log_allowed):  # type: ignore[no-untyped-def]
-    """`CatalogueSampling.log_q`: subtracted in double precision, rounded once."""
+    """`CatalogueSampling.log_q`: computed in float64, rounded once."""
     for r in range(len(ids)):
         out, drawn = log_q[r], ids[r]
         for j in range(len(drawn)):
@@ -276,7 +276,7 @@ def catalogue_log_q(log_q, ids, log_masses, log_allowed):  # type: ignore[no-unt
 
 @njit(cache=True, nogil=True)
 def shuffle_rows(out, rows, seed, step, stream, sizes, filled, size):  # type: ignore[no-untyped-def]
-    """`negwise.samplers.without_replacement.shuffle_ranks`: one order for all rows, put back in order after each."""
+    """`negwise.samplers.without_replacement.shuffle_ranks`. All rows share one array, restored after each row."""
     k0, k1, c2 = u32(seed & LOW), u32(seed >> HALF), u32(step)
     order, width = np.arange(size), out.shape[1]
     swapped = np.empty(width, np.int64)

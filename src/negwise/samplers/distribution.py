@@ -1,7 +1,7 @@
-"""Distributions over a catalogue, in integers: id i has ``mass(i)`` of ``total`` units, and a draw is exact.
+"""Distributions over a catalogue, and draws from them with replacement and with exclusions.
 
-Integer units make "the probability actually drawn from" a number that can be stated, tested, and subtracted
-from when ids are excluded, instead of something that is right up to rounding.
+Probabilities are integers: id i has ``mass(i)`` of ``total`` units. So the probability of a draw is exact, not a number
+that is right up to rounding: it can be stated, tested, and reduced when ids are excluded.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ CPU = torch.device("cpu")
 
 @dataclass(frozen=True, eq=False)
 class UniformDistribution:
-    """Every id has one unit of ``n_items``."""
+    """Every id has 1 of ``n_items`` units."""
 
     n_items: int
     device: torch.device = CPU
@@ -40,27 +40,27 @@ class UniformDistribution:
         return UniformDistribution(self.n_items, device)
 
     def draw(self, hi: Tensor, lo: Tensor) -> Tensor:
-        """The id for each 64-bit word ``(hi, lo)``."""
+        """The id for each 64-bit random word ``(hi, lo)``."""
         return scale_words(hi, lo, self.n_items)
 
     def mass(self, ids: Tensor) -> Tensor:
         return torch.ones_like(ids)
 
     def log_mass(self, ids: Tensor) -> Tensor:
-        """Natural logarithm, float64, to broadcast; 0 for an id without mass, which is never drawn."""
+        """Natural log of the mass, float64, to broadcast. It is 0 for an id without mass, which is never drawn."""
         return torch.zeros((), dtype=torch.float64, device=ids.device)
 
     def before(self, ids: Tensor) -> Tensor:
-        """Mass of all ids below each of ``ids``."""
+        """The mass of all ids below each of ``ids``."""
         return ids
 
 
 @dataclass(frozen=True, eq=False)
 class AliasTable:
-    """Walker's alias method on 2^b columns of `UNIT` units each: one look-up and one comparison a draw.
+    """Walker's alias method on 2^b columns of `UNIT` units each: one lookup and one comparison per draw.
 
-    The upper b bits of a word choose the column c, its lower 32 bits are the coin: below ``threshold[c]`` the
-    draw is c, else ``alias[c]``. Columns from ``n_items`` on have threshold 0.
+    The upper b bits of a random word choose column c. If its lower 32 bits are below ``threshold[c]``, the draw is c,
+    else ``alias[c]``. Columns from ``n_items`` on have threshold 0.
     """
 
     threshold: Tensor  # (2^b,) int64, 0..2^32 - 1
@@ -71,12 +71,14 @@ class AliasTable:
 
     @classmethod
     def of(cls, weights: Tensor) -> AliasTable:
-        """The table whose masses are ``weights`` rounded to ``total`` units (at least 1 where positive)."""
+        """The table for ``weights`` (n_items,), rounded to ``total`` units. A positive weight gets at least 1 unit."""
         values = weights.double().cpu().numpy()
         if values.ndim != 1 or not 0 < len(values) <= MAX_ITEMS:
             raise InputError(f"weights have shape {values.shape}, expected (n_items,) with 1..2**30 items")
         if not np.isfinite(values).all() or (values < 0).any() or values.sum() == 0:
-            raise InputError("weights must be finite and >= 0, and one of them must be positive")
+            raise InputError(
+                "weights are negative, not finite or all 0, expected finite numbers >= 0, one of them positive"
+            )
         columns = 1 << max(len(values) - 1, 0).bit_length()
         masses = apportion(values, columns * UNIT)
         threshold, alias = fill_columns(masses, columns)
@@ -94,7 +96,7 @@ class AliasTable:
 
     @property
     def shift(self) -> int:
-        """How far to shift a 32-bit word so that b bits are left."""
+        """How far to shift a 32-bit word so that its upper b bits are left."""
         return 33 - len(self.alias).bit_length()
 
     @property
@@ -124,7 +126,7 @@ Distribution = UniformDistribution | AliasTable
 
 @dataclass(frozen=True, eq=False)
 class CatalogueRows:
-    """What each row may draw, (B,) each: its positive, its owner, and the mass that is allowed."""
+    """The rows of a batch, (B,) each: positive, owner, and the mass that the row may draw."""
 
     positive: Tensor
     owner: Tensor
@@ -136,26 +138,25 @@ class CatalogueRows:
 
 @dataclass(frozen=True, eq=False)
 class CatalogueSampling:
-    """A distribution and what is excluded from it: draws with replacement, without the row's positive and its owner's
-    known ids.
+    """Draws with replacement from a distribution, without the row's positive and the ids that its owner knows.
 
-    A slot draws; where the id is excluded it draws afresh, at most `MAX_REDRAWS` times two; then it takes the one draw
-    that cannot fail, the u-th unit of what is allowed, found by bisection. Each way gives the distribution renormalised
-    over the allowed ids, so their combination does too, in bounded work whatever share is excluded. This is the plain
-    torch text; `negwise.samplers.compiled_draws` has the same draws as a numba loop. Shapes: B rows, K slots, R slots
-    to redraw.
+    Rejection sampling with a bound: a slot whose id is excluded draws again, at most `MAX_REDRAWS` times two. Then it
+    takes a random unit of the allowed mass, found by bisection, which cannot fail. Each way gives the distribution
+    renormalised over the allowed ids, so their combination does too. The work is bounded whatever share is excluded.
+    This is the plain torch version; `negwise.samplers.compiled_draws` has the same draws as numba loops.
+    Shapes: B rows, K slots, R slots to redraw.
     """
 
     distribution: Distribution
     exclusions: Exclusions
-    excluded_mass: Tensor  # (N + 1,) running mass of the known ids
+    excluded_mass: Tensor  # (N + 1,) cumulative mass of the known ids
     remaining_mass: Tensor  # (U,) mass that each owner does not know
 
     @classmethod
     def of(cls, distribution: Distribution, exclusions: Exclusions) -> CatalogueSampling:
         distribution = distribution.to(exclusions.device)
         mass = distribution.mass(exclusions.ids)
-        # The sum over all owners may wrap around int64; only differences are used, and those are right.
+        # The sum over all owners may wrap around int64. Only differences are used, and those are right.
         excluded_mass = torch.cat((mass.new_zeros(1), mass.cumsum(0)))
         return cls(
             distribution, exclusions, excluded_mass, distribution.total - excluded_mass[exclusions.offsets].diff()
@@ -170,29 +171,29 @@ class CatalogueSampling:
         return CatalogueSampling(self.distribution.to(device), self.exclusions.to(device), *tables)
 
     def rows(self, positive: Tensor, owner: Tensor) -> CatalogueRows:
-        """``allowed`` is the distribution's total less what the owner knows and the positive, counted once."""
+        """The rows. ``allowed`` is the total mass less the owner's known ids and the positive, counted once."""
         return CatalogueRows(positive, owner, self.remaining_mass[owner] - self.positive_mass(owner, positive))
 
     def positive_mass(self, owner: Tensor, positive: Tensor) -> Tensor:
-        """Mass of a positive (B,) that its owner does not know yet, else 0."""
+        """The mass of each positive (B,), or 0 if its owner knows it already."""
         return torch.where(self.exclusions.contains(owner, positive), 0, self.distribution.mass(positive))
 
     def is_excluded(self, rows: CatalogueRows, ids: Tensor) -> Tensor:
-        """Whether ``ids`` (B, K) are out of bounds for their row."""
+        """Whether the row must not draw ``ids`` (B, K)."""
         return (ids == rows.positive[:, None]) | self.exclusions.contains(rows.owner[:, None], ids)
 
     def log_q(self, rows: CatalogueRows, ids: Tensor) -> Tensor:
-        """``log(mass / allowed)`` (B, K) of ids that were drawn, rounded once, to float32."""
+        """``log(mass / allowed)`` (B, K) of drawn ids, rounded once, to float32."""
         log_q = self.distribution.log_mass(ids) - rows.allowed.clamp(min=1).double().log()[:, None]
         return log_q.float().expand(ids.shape)
 
     def log_prob(self, rows: CatalogueRows, ids: Tensor) -> Tensor:
-        """The same for any ids: -inf for those that cannot be drawn."""
+        """`log_q` of any ids: -inf for those that cannot be drawn."""
         never = self.is_excluded(rows, ids) | (self.distribution.mass(ids) == 0)
         return self.log_q(rows, ids).masked_fill(never, -torch.inf)
 
     def draw(self, rows: CatalogueRows, filled: Tensor, width: int, key: Key, stream: Stream) -> Tensor:
-        """Ids (B, width), ``filled`` (B,) of them in each row and then zeros; ``key.row`` is a tensor."""
+        """Ids (B, width): ``filled[b]`` of them in row b, then zeros. ``key.row`` is a tensor."""
         ids, mask = self.distribution.draw(*slot_words(key, width, stream)), prefix_mask(filled, width)
         where, slot = (self.is_excluded(rows, ids) & mask).nonzero(as_tuple=True)
         numbers = key.rows(len(ids))
@@ -212,8 +213,8 @@ class CatalogueSampling:
     def bisect(self, rows: CatalogueRows, unit: Tensor) -> Tensor:
         """The id (R,) that holds unit number ``unit`` (R,) of each row's allowed mass.
 
-        The largest id such that the allowed mass before it is at most ``unit``: ids without allowed mass
-        are passed over, because the id after them has the same mass before it.
+        It is the largest id with at most ``unit`` of allowed mass before it. An id without allowed mass is skipped,
+        because the next id has the same mass before it.
         """
         low, high = torch.zeros_like(unit), torch.full_like(unit, self.distribution.n_items - 1)
         positive_mass = self.positive_mass(rows.owner, rows.positive)
@@ -228,15 +229,15 @@ class CatalogueSampling:
 
 
 def pack_columns(distribution: AliasTable) -> Tensor:
-    """Threshold and alias of each column in one word, so that a draw reads once."""
+    """The threshold and alias of each column in one word, so that a draw reads once."""
     return distribution.threshold << 32 | distribution.alias
 
 
 def apportion(weights: NDArray[np.float64], total: int) -> NDArray[np.int64]:
-    """``total`` units in proportion to ``weights``: rounded down, at least 1 where the weight is positive.
+    """``total`` units in proportion to ``weights``: rounded down, but at least 1 for a positive weight.
 
-    What is left over goes to the largest fractions, one unit each (Hamilton's method); what was given too
-    much, for the sake of the smallest ids, is taken from the largest id.
+    Units that are left over go to the largest fractions, one each (Hamilton's method). If the smallest ids got too
+    many units, the largest id pays for them.
     """
     exact = weights / weights.sum() * total
     masses = np.where(weights > 0, np.maximum(np.floor(exact), 1), 0).astype(np.int64)
@@ -249,9 +250,9 @@ def apportion(weights: NDArray[np.float64], total: int) -> NDArray[np.int64]:
 
 
 def fill_columns(masses: NDArray[np.int64], columns: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Vose's construction in integers: ``threshold`` and ``alias`` of columns that hold `UNIT` units each."""
+    """``threshold`` and ``alias`` of columns of `UNIT` units each, by Vose's construction in integers."""
     rest = [*masses.tolist(), *[0] * (columns - len(masses))]
-    # A column that is all its own keeps threshold 0 and itself as alias, so that thresholds fit 32 bits.
+    # A column that holds one id only has threshold 0 and that id as alias, so that thresholds fit 32 bits.
     threshold, alias = [0] * columns, list(range(columns))
     small = [column for column, mass in enumerate(rest) if mass < UNIT]
     large = [column for column, mass in enumerate(rest) if mass >= UNIT]

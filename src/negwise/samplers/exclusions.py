@@ -1,7 +1,7 @@
-"""What a row must never draw: its owner's known ids, in sorted lists and, where memory allows, one bit each.
+"""Ids that a row must never draw: those that its owner knows.
 
-Both forms answer the same question, so the draws do not depend on which of them is there. Shapes: U owners, N
-known ids.
+They are stored as sorted lists and, if memory allows, as a bitmap. Both give the same answers, so the draws do not
+depend on the form. Shapes: U owners, N known ids.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from negwise.errors import InputError
 from negwise.samplers.lists import Lists, OnDevice, check_ids, check_range
 
 BITMAP_LIMIT = 2**31
-"""Bits that a bitmap may take unless it is asked for: 256 MB."""
+"""Largest bitmap that is built by default, in bits: 256 MB."""
 
 
 @dataclass(frozen=True, eq=False)
 class Exclusions:
-    """Known ids of each owner; made by `Exclusions.of`.
+    """Ids that each owner knows. Make it with `Exclusions.of`.
 
     >>> known = Exclusions.of(Lists.of([[3, 1], [], [2]]), n_items=5)
     >>> known.contains(torch.tensor([[0], [2]]), torch.tensor([1, 2])).tolist()
@@ -34,7 +34,7 @@ class Exclusions:
 
     @classmethod
     def of(cls, lists: Lists, n_items: int, bitmap: bool | None = None) -> Exclusions:
-        """``bitmap``: True, False, or None for "where owners x items is at most 2^31 bits"."""
+        """Make it from lists. ``bitmap=None`` builds a bitmap if owners x items is at most 2^31 bits."""
         if len(lists.ids) and int(lists.ids.max()) >= n_items:
             raise InputError(f"Exclusions: id {int(lists.ids.max())}, expected ids below n_items={n_items}")
         keys = torch.unique(lists.owners * n_items + lists.ids)
@@ -46,7 +46,7 @@ class Exclusions:
 
     @classmethod
     def none(cls, n_items: int) -> Exclusions:
-        """Nothing is known to anyone: one owner with an empty list."""
+        """No exclusions: one owner with an empty list."""
         return cls.of(Lists.of([[]]), n_items, bitmap=False)
 
     def __len__(self) -> int:
@@ -62,11 +62,11 @@ class Exclusions:
 
     @property
     def ids(self) -> Tensor:
-        """The known ids, (N,), sorted within each owner."""
+        """The known ids (N,), sorted within each owner."""
         return self.keys % self.n_items
 
     def contains(self, owner: Tensor, ids: Tensor) -> Tensor:
-        """Whether ``ids`` are known to ``owner``; the two broadcast."""
+        """Whether ``owner`` knows ``ids``. The two broadcast."""
         if self.bits is not None:
             word = self.bits.flatten()[owner * self.bits.shape[1] + (ids >> 6)]
             return (word >> (ids & 63)) & 1 == 1
@@ -77,19 +77,19 @@ class Exclusions:
         return self.keys[at] == wanted
 
     def before(self, owner: Tensor, ids: Tensor) -> Tensor:
-        """The place in ``keys`` of the first id known to ``owner`` that is not below ``ids``."""
+        """The position in ``keys`` of the first id that ``owner`` knows and that is not below ``ids``."""
         return torch.searchsorted(self.keys, owner * self.n_items + ids)
 
 
 class ExclusionLookup:
-    """``lookup(positives, owner)``: what is excluded, on the device, and whose row is whose, (B,)."""
+    """``lookup(positives, owner)`` returns the exclusions and each row's owner (B,), on the device of positives."""
 
     def __init__(self, exclude: Exclusions | None) -> None:
         self.exclude = exclude
         self._tables = OnDevice(exclude or Exclusions.none(1))
 
     def __call__(self, positives: Tensor, owner: Tensor | None) -> tuple[Exclusions, Tensor]:
-        # Without lists an owner says nothing, and a loop that serves every sampler may pass one all the same.
+        # A loop that serves every sampler may pass an owner to a sampler without exclusions. It has no effect there.
         if self.exclude is None:
             return self._tables(positives.device), torch.zeros_like(positives)
         return self._tables(positives.device), check_owner(owner, len(self.exclude), positives)
@@ -97,8 +97,10 @@ class ExclusionLookup:
 
 @dataclass(frozen=True, eq=False)
 class CandidateLists:
-    """Candidates that belong to a row's owner, lists laid side by side: ``ids`` (B, L), which of them each row may
-    draw, and the share (B,) that it may not. Shapes: B rows, K slots, L longest list.
+    """Candidates from the list of each row's owner, padded to the longest list.
+
+    ``ids`` (B, L), ``allowed`` (B, L) True where the row may draw the id, ``removed`` (B,) the share that it may not.
+    Shapes: B rows, K slots, L longest list.
     """
 
     ids: Tensor
@@ -120,7 +122,7 @@ class CandidateLists:
         return self.allowed.sum(1)
 
     def log_prob(self, ids: Tensor) -> Tensor:
-        """Log of how often ``ids`` (B, K) stand in the row's list, over what is left of it; -inf for never."""
+        """Log of (occurrences of ``ids`` (B, K) among the allowed candidates / number of those); -inf for none."""
         values = torch.where(self.allowed, self.ids, -1).sort(1).values
         ids = ids.contiguous()
         times = torch.searchsorted(values, ids, right=True) - torch.searchsorted(values, ids)
@@ -128,13 +130,15 @@ class CandidateLists:
 
 
 def check_owner(owner: Tensor | None, n_owners: int, positives: Tensor) -> Tensor:
-    """Whose row is whose, (B,), on the device of ``positives``."""
+    """The owner of each row (B,), checked, on the device of ``positives``."""
     if owner is None:
-        raise InputError("rows have lists here; say whose is whose: sampler(positives, k, key, owner=user_ids)")
+        raise InputError(
+            "owner is missing, and this sampler has a list per owner: sampler(positives, k, key, owner=user_ids)"
+        )
     owner = check_ids("owner", owner)
     if owner.shape != positives.shape:
         came = f"of shape {tuple(owner.shape)}"
-        raise InputError(f"owner is {came}, expected integers of shape {tuple(positives.shape)}, one a row")
+        raise InputError(f"owner is {came}, expected integers of shape {tuple(positives.shape)}, one per row")
     check_range("owner", owner, n_owners)
     return owner.to(positives.device)
 
@@ -143,6 +147,6 @@ def _pack(keys: Tensor, n_owners: int, n_items: int) -> Tensor:
     owner, item = keys // n_items, keys % n_items
     width = (n_items + 63) // 64
     bits = torch.zeros(n_owners * width, dtype=torch.int64, device=keys.device)
-    # The keys are distinct, so adding a power of two sets its bit; bit 63 is the sign, and wraps as it should.
+    # The keys are distinct, so adding a power of two sets its bit. Bit 63 is the sign bit; the sum wraps correctly.
     bits.index_add_(0, owner * width + (item >> 6), 1 << (item & 63))
     return bits.view(n_owners, width)

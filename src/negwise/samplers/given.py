@@ -1,4 +1,4 @@
-"""Negatives that someone chose before: mined, judged, or written by hand."""
+"""Negatives that were chosen beforehand: mined, labelled, or written by hand."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ from negwise.samplers.without_replacement import nth_allowed
 
 @dataclass(frozen=True, eq=False)
 class Given:
-    """The first K of the row's own list, in its order, less the positive and what ``exclude`` says.
+    """The first K ids of the row's own list, in order, without the positive and the exclusions.
 
-    ``owner`` is the list of each row. Nothing is drawn, so there is no ``log_q``; with
-    ``on_shortage="replace"`` the slots past the end repeat from the list at random.
+    ``owner`` is the number of each row's list. Nothing is random, so there is no ``log_q``. With
+    ``on_shortage="replace"`` the slots past the end of the list repeat random ids of it.
     """
 
     lists: Lists
@@ -41,7 +41,7 @@ class Given:
         check_on_shortage(self.on_shortage)
         if self.exclude is not None and len(self.exclude) != len(self.lists):
             came = f"exclude has {len(self.exclude)} owners, lists has {len(self.lists)} lists"
-            raise InputError(f"{came}; expected as many, in the same order")
+            raise InputError(f"{came}; expected one owner per list, in the same order")
         if self.exclude is not None:
             check_range("lists.ids", self.lists.ids, self.exclude.n_items)
 

@@ -1,4 +1,4 @@
-"""The negatives that score highest among more."""
+"""Hard negatives: the highest scores among more candidates."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ from negwise.samplers.request import (
 )
 
 Score = Callable[..., Tensor]
-"""``score(ids (B, M), positives (B,)) -> (B, M)``: higher is harder. A call with ``query=`` passes it on as a third."""
+"""``score(ids (B, M), positives (B,)) -> (B, M)``. A higher score is harder. A ``query`` of the call is the third."""
 
 
 @dataclass(frozen=True, eq=False)
 class Hardest:
-    """Of ``candidates`` ids a row from ``source`` keep the K that ``score`` puts highest, hardest first.
+    """The K ids with the highest ``score`` among ``candidates`` ids per row from ``source``, hardest first.
 
-    An id drawn twice counts once, so a row is short where fewer than K distinct ids were drawn. Which ids
-    come out depends on the scores, so there is no ``log_q``.
+    An id that is drawn twice counts once, so a row with fewer than K distinct ids is short. The result depends on
+    the scores, so there is no ``log_q``.
 
     How to choose ``candidates``: a few times K. The hardest of very many are often false negatives.
     """
@@ -42,7 +42,7 @@ class Hardest:
     score: Score
     on_shortage: OnShortage = "mask"
     stateful: ClassVar[bool] = True
-    """What comes out follows from the model as it is, and cannot be drawn ahead of the step."""
+    """The result depends on the current model, so it cannot be drawn ahead of the step."""
 
     def __post_init__(self) -> None:
         check_on_shortage(self.on_shortage)
@@ -62,10 +62,10 @@ class Hardest:
         if scores.shape != drawn.ids.shape:
             raise InputError(f"Hardest: score gave shape {tuple(scores.shape)}, expected {tuple(drawn.ids.shape)}")
         if bool(scores.isnan().any()):
-            raise InputError("Hardest: score gave NaN, which has no place in an order; look at the model")
+            raise InputError("Hardest: score gave NaN, expected numbers that can be sorted; check the model")
         fresh = drawn.mask & ~is_repeated(drawn.ids, drawn.mask)
         order = scores.detach().masked_fill(~fresh, -torch.inf).argsort(dim=1, descending=True, stable=True)
-        # A score of -inf would be lost among what is masked, so what is fresh goes first.
+        # A candidate with a score of -inf would mix with the masked ones, so unmasked candidates go first.
         order = order.gather(1, fresh.gather(1, order).byte().argsort(dim=1, descending=True, stable=True))
         available = fresh.sum(1)
         filled = resolve_shortage(request.wanted, available, self.on_shortage)
@@ -77,7 +77,7 @@ class Hardest:
 
 
 def is_repeated(ids: Tensor, mask: Tensor) -> Tensor:
-    """Which slots (B, M) hold an id that an earlier unmasked slot of their row holds."""
+    """Whether each slot (B, M) repeats the id of an earlier unmasked slot of its row."""
     values, order = torch.where(mask, ids, -1).sort(dim=1, stable=True)
     again = torch.zeros_like(mask)
     again[:, 1:] = values[:, 1:] == values[:, :-1]

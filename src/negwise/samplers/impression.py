@@ -1,4 +1,4 @@
-"""Shown but not clicked."""
+"""Negatives that were shown but not clicked."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ from negwise.samplers.without_replacement import draw_ranks, nth_allowed
 
 @dataclass(frozen=True, eq=False)
 class Impression:
-    """K of what was shown in the row's impression, without replacement, less what was clicked there.
+    """K ids that were shown in the row's impression and not clicked, without replacement.
 
-    ``owner`` is the impression of each row; ``shown`` has a list for each and ``exclude`` its clicks. A list is
-    a set here: an id shown twice counts once. Each slot alone is uniform, so ``log_q = -log(ids left)``. An
-    impression with fewer than K non-clicks is short, which is common: MIND's median is under 20.
+    ``owner`` is the number of each row's impression. ``shown`` has one list per impression, ``exclude`` its clicks.
+    An id that was shown twice counts once. Each slot by itself is uniform, so ``log_q = -log(ids left)``. A row with
+    fewer than K non-clicks is short. That is common: MIND's median impression has under 20.
     """
 
     shown: Lists
@@ -42,7 +42,7 @@ class Impression:
         check_on_shortage(self.on_shortage)
         if self.exclude is not None and len(self.exclude) != len(self.shown):
             came = f"exclude has {len(self.exclude)} owners, shown has {len(self.shown)} lists"
-            raise InputError(f"{came}; expected as many, in the same order")
+            raise InputError(f"{came}; expected one owner per list, in the same order")
         if self.exclude is not None:
             check_range("shown.ids", self.shown.ids, self.exclude.n_items)
 
@@ -66,7 +66,7 @@ class Impression:
         return Negatives(ids, mask, log_q, candidates.removed)
 
     def log_prob(self, ids: Tensor, positives: Tensor, *, owner: Tensor | None = None) -> Tensor:
-        """Log probability (B, K) that a slot of row b holds ``ids[b, k]``; -inf for what was not shown."""
+        """Log probability (B, K) that a slot of row b holds ``ids[b, k]``; -inf for ids that were not shown."""
         return self._candidates(positives.long(), owner).log_prob(ids)
 
     def _candidates(self, positives: Tensor, owner: Tensor | None) -> CandidateLists:

@@ -1,4 +1,4 @@
-"""The positives of the other rows."""
+"""In-batch negatives: the positives of the other rows."""
 
 from __future__ import annotations
 
@@ -17,14 +17,13 @@ from negwise.samplers.without_replacement import SharedCandidates
 
 @dataclass(frozen=True, eq=False)
 class InBatch:
-    """K of the other rows' positives, without replacement; rows with the same id as one's own are left out.
+    """K of the other rows' positives, without replacement. Rows with the row's own positive are left out.
 
-    Ask for ``k = B - 1`` to use them all. ``index`` says which row of the batch a negative is, so that its
-    vector need not be encoded again. ``log_q`` is given the batch: log of how often the id stands there over the
-    rows left. Over many batches in-batch negatives follow popularity, for which `Popularity.log_prob` has the
-    correction.
+    Pass ``k = B - 1`` to use them all. ``index`` is the row of the batch that a negative comes from, so its vector
+    is not encoded twice. ``log_q`` is conditional on the batch: log(occurrences of the id / rows that are left).
+    Over many batches in-batch negatives follow popularity; `Popularity.log_prob` gives that correction.
 
-    With several processes pass the gathered ids as ``batch`` (M,), and ``index`` points into those.
+    With several processes pass the gathered ids as ``batch`` (M,). ``index`` then points into them.
     """
 
     exclude: Exclusions | None = None

@@ -1,4 +1,4 @@
-"""Ragged lists of ids, one for each owner (a user, a query, an impression): offsets into a flat tensor."""
+"""Ragged lists of ids, one per owner (a user, a query, an impression), and checks of ids and counts."""
 
 from __future__ import annotations
 
@@ -15,7 +15,10 @@ from negwise.errors import InputError
 
 @dataclass(frozen=True, eq=False)
 class Lists:
-    """Owner u has ``ids[offsets[u]:offsets[u + 1]]``: ``offsets`` (U + 1,), ``ids`` (N,), both int64."""
+    """Lists of U owners in one flat tensor: owner u has ``ids[offsets[u]:offsets[u + 1]]``.
+
+    ``offsets`` (U + 1,) and ``ids`` (N,) are int64.
+    """
 
     offsets: Tensor
     ids: Tensor
@@ -29,13 +32,15 @@ class Lists:
         if len(self.offsets) == 0 or self.offsets[0] != 0 or self.offsets[-1] != len(self.ids):
             raise InputError(f"Lists: offsets must run from 0 to {len(self.ids)}, the number of ids")
         if bool((steps < 0).any()):
-            raise InputError(f"Lists: offsets fall after owner {int((steps < 0).nonzero()[0])}; they must not")
+            raise InputError(
+                f"Lists: offsets fall after owner {int((steps < 0).nonzero()[0])}, expected offsets that never fall"
+            )
         if len(self.ids) and int(self.ids.min()) < 0:
-            raise InputError(f"Lists: id {int(self.ids.min())}, expected ids >= 0; leave padding out")
+            raise InputError(f"Lists: id {int(self.ids.min())}, expected ids >= 0; leave out the padding")
 
     @classmethod
     def of(cls, lists: Iterable[Sequence[int]]) -> Lists:
-        """From Python lists: ``Lists.of([[3, 1], [], [2]])``."""
+        """Make it from Python lists: ``Lists.of([[3, 1], [], [2]])``."""
         rows = [list(row) for row in lists]
         lengths = torch.tensor([0] + [len(row) for row in rows], dtype=torch.int64)
         items = [item for row in rows for item in row]
@@ -44,10 +49,12 @@ class Lists:
 
     @classmethod
     def of_pairs(cls, owners: Tensor, ids: Tensor, n_owners: int) -> Lists:
-        """From (owner, id) pairs in any order; an owner's ids keep the order they came in."""
+        """Make it from (owner, id) pairs in any order. The ids of an owner keep their order."""
         owners, ids = check_ids("owners", owners), check_ids("ids", ids)
         if owners.shape != ids.shape:
-            raise InputError(f"Lists: {tuple(owners.shape)} owners for {tuple(ids.shape)} ids, expected as many")
+            raise InputError(
+                f"Lists: {tuple(owners.shape)} owners for {tuple(ids.shape)} ids, expected as many owners as ids"
+            )
         if len(owners) and not 0 <= int(owners.min()) <= int(owners.max()) < n_owners:
             span = f"{int(owners.min())}..{int(owners.max())}"
             raise InputError(f"Lists: owners {span}, expected 0..{n_owners - 1}; raise n_owners")
@@ -76,12 +83,12 @@ class Lists:
         return Lists(self.offsets.to(device), self.ids.to(device))
 
     def distinct(self) -> Lists:
-        """The same lists as sorted sets."""
+        """The same lists, sorted and without duplicates."""
         pairs = torch.unique(torch.stack((self.owners, self.ids), 1), dim=0)
         return Lists.of_pairs(pairs[:, 0], pairs[:, 1], len(self))
 
     def padded(self, owner: Tensor) -> tuple[Tensor, Tensor]:
-        """The lists of ``owner`` (B,) side by side: ids (B, L), 0 where the mask (B, L) is false."""
+        """The lists of ``owner`` (B,), padded to the longest: ids (B, L), 0 where the mask (B, L) is False."""
         start, length = self.offsets[owner], self.lengths[owner]
         position = torch.arange(int(length.max()) if len(owner) else 0, device=owner.device)
         mask = position < length[:, None]
@@ -101,7 +108,7 @@ T = TypeVar("T", bound=Movable)
 
 
 class OnDevice(Generic[T]):
-    """``tables(device)`` is the value on that device."""
+    """``tables(device)`` returns the value on that device. It is copied there once, then kept."""
 
     def __init__(self, value: T) -> None:
         self._copies = {value.device: value}
@@ -114,7 +121,7 @@ class OnDevice(Generic[T]):
 
 
 def check_range(name: str, values: Tensor, end: int) -> None:
-    """0 <= values < end. On a GPU a look would stall it, so there the device itself asserts, a little later."""
+    """Check 0 <= values < end. Reading values would stall a GPU, so there the device asserts, a little later."""
     if values.device.type != "cpu":
         torch._assert_async(((values >= 0) & (values < end)).all(), f"{name} out of range 0..{end - 1}")
     elif values.numel():
@@ -123,18 +130,18 @@ def check_range(name: str, values: Tensor, end: int) -> None:
             raise InputError(f"{name} holds {int(low)}..{int(high)}, expected 0..{end - 1}")
 
 
-def check_positive_int(name: str, value: object, most: int | None = None, said: str = "") -> int:
-    """A whole number, 1 or more and ``most`` at most, ``said`` being how to write that; NumPy's integers are fine."""
+def check_positive_int(name: str, value: object, most: int | None = None, label: str = "") -> int:
+    """``value`` as an int, checked to be from 1 to ``most``, which messages write as ``label``. NumPy integers pass."""
     if isinstance(value, int | np.integer) and not isinstance(value, bool):
         number = int(value)
         if number >= 1 and (most is None or number <= most):
             return number
-    expected = "an integer, 1 or more" if most is None else f"an integer from 1 to {said}"
+    expected = "an integer, 1 or more" if most is None else f"an integer from 1 to {label}"
     raise InputError(f"{name}={value!r}, expected {expected}")
 
 
 def check_ids(name: str, values: object) -> Tensor:
-    """``values`` as int64, where they are a tensor of integers."""
+    """``values`` as int64, checked to be a tensor of integers."""
     if not isinstance(values, Tensor):
         raise InputError(f"{name} is a {type(values).__name__}, expected a torch tensor of integers")
     if values.is_floating_point() or values.is_complex() or values.dtype == torch.bool:

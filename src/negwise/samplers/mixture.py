@@ -1,4 +1,4 @@
-"""Some negatives from here, some from there."""
+"""A mixture of samplers."""
 
 from __future__ import annotations
 
@@ -16,12 +16,11 @@ from negwise.samplers.request import DrawRequest, slot_words
 
 @dataclass(frozen=True, eq=False)
 class Mixture:
-    """Each slot comes from part i with probability ``weights[i]``, over the parts that can fill it.
+    """Each slot comes from part i with probability ``weights[i]``, among the parts that can fill the slot.
 
     ``log_q = log sum_i w_i q_i(id)``, with the weights renormalised over the parts that can fill the slot. It is
-    None where a part gives none (`Given`, `Hardest`, ``log_q=False``). A mixture within a mixture is taken apart, its
-    weights multiplied. What to do when K is more than there is, is the parts' policy; a slot that no part fills is
-    masked.
+    None if a part gives none (`Given`, `Hardest`, ``log_q=False``). A nested mixture is flattened: its weights are
+    multiplied. Each part follows its own ``on_shortage``. A slot that no part fills is masked.
 
     >>> from negwise.samplers import Popularity, Uniform
     >>> half = Mixture([Uniform(4), Popularity(torch.tensor([1, 1, 1, 5]))], weights=[0.5, 0.5])
@@ -35,11 +34,13 @@ class Mixture:
 
     def __post_init__(self) -> None:
         if len(self.parts) != len(self.weights) or not self.parts:
-            raise InputError(f"Mixture: {len(self.weights)} weights, {len(self.parts)} parts; expected as many")
+            raise InputError(
+                f"Mixture: {len(self.weights)} weights, {len(self.parts)} parts; expected one weight per part"
+            )
         weights = torch.tensor(self.weights, dtype=torch.float64)
         if not bool(weights.isfinite().all()) or bool((weights <= 0).any()):
             raise InputError(f"Mixture: weights {list(self.weights)}, expected positive numbers")
-        # Two levels would read the same words for their choice, and then some parts would never be chosen.
+        # Two levels would choose by the same random words, and some parts would never be chosen.
         flat = [
             (part, weight * share / sum(shares))
             for whole, weight in zip(self.parts, self.weights, strict=True)
@@ -51,12 +52,12 @@ class Mixture:
 
     @property
     def stateful(self) -> bool:
-        """Whether a part is, so that nothing can be drawn ahead of the step."""
+        """Whether a part is stateful, so that nothing can be drawn ahead of the step."""
         return any(getattr(part, "stateful", False) for part in self.parts)
 
     def __call__(self, positives: Tensor, k: float, key: Key, *, owner: Tensor | None = None) -> Negatives:
         request = DrawRequest.of(positives, k, key)
-        # The same key gives every part the same counts, so a part's mask says which wanted slots it fills.
+        # The same key gives every part the same counts, so a part's mask shows which of the wanted slots it fills.
         drawn = [part(positives, k, key, owner=owner) for part in self.parts]
         able = torch.stack([one.mask for one in drawn], -1)  # (B, K, parts)
         weights = torch.tensor(self.weights, dtype=torch.float64, device=positives.device)
@@ -75,7 +76,7 @@ class Mixture:
     def _log_q(
         self, drawn: Sequence[Negatives], ids: Tensor, positives: Tensor, owner: Tensor | None, share: Tensor
     ) -> Tensor | None:
-        # What gives no log_q is not weighed either, whether it cannot be (Given) or was told not to.
+        # A part without log_q leaves the mixture without one: it has no formula (Given), or log_q=False.
         if any(one.log_q is None for one in drawn) or not all(hasattr(part, "log_prob") for part in self.parts):
             return None
         each = [part.log_prob(ids, positives, owner=owner) for part in self.parts]  # type: ignore[attr-defined]
@@ -83,7 +84,7 @@ class Mixture:
 
 
 def mean_removed(drawn: Sequence[Negatives], weights: Tensor) -> Tensor | None:
-    """The parts' shares (B,), weighted; None where a part does not tell."""
+    """The weighted mean of the parts' ``removed`` (B,); None if a part has none."""
     shares = [one.removed for one in drawn]
     if any(share is None for share in shares):
         return None

@@ -1,4 +1,4 @@
-"""A pool of candidates for the step, of which each row takes its own: many negatives, few encodings."""
+"""A pool of candidates that all rows of a step share: many negatives, few encodings."""
 
 from __future__ import annotations
 
@@ -17,14 +17,15 @@ from negwise.samplers.without_replacement import SharedCandidates
 
 @dataclass(frozen=True, eq=False)
 class Pool:
-    """``size`` candidates a step from ``source``; each row takes K of them, without what it must not draw.
+    """``size`` candidates per step from ``source``. Each row takes K of those that it may draw.
 
-    The candidates depend on (seed, step) only: every rank has the same. At most ``size`` distinct ids have to
-    be encoded, whatever B and K are: ``pool`` holds them, and ``index`` (B, K) says which is whose. The choice is
-    without replacement over candidates; an id that is in the pool twice may come twice.
+    The candidates depend on (seed, step) only, so every rank has the same. At most ``size`` distinct ids have to be
+    encoded, whatever B and K are: ``pool`` holds them, and ``index`` (B, K) points into it. A row draws candidates
+    without replacement. An id that is in the pool twice may come twice.
 
-    The candidates are independent draws from ``source``, so a slot alone follows ``source`` renormalised over
-    what the row may draw: ``log_q`` and ``removed`` are those of ``source``; no ``log_q`` where ``source`` gives none.
+    The candidates are independent draws from ``source``. So each slot by itself follows ``source``, renormalised over
+    the ids that the row may draw, and ``log_q`` and ``removed`` are those of ``source``. There is no ``log_q`` if
+    ``source`` gives none.
     """
 
     source: Uniform | Popularity
@@ -53,5 +54,5 @@ class Pool:
         return Negatives(ids, mask, log_q, removed.float(), pool, inverse[place] * mask)
 
     def log_prob(self, ids: Tensor, positives: Tensor, *, owner: Tensor | None = None) -> Tensor:
-        """Log probability (B, K) that a slot of row b holds ``ids[b, k]``, over pools."""
+        """Log probability (B, K) that a slot of row b holds ``ids[b, k]``, averaged over pools."""
         return self.source.log_prob(ids, positives, owner=owner)

@@ -17,17 +17,17 @@ from negwise.samplers.without_replacement import SharedCandidates
 
 
 class Queue:
-    """The last ``capacity`` ids pushed and, where ``width`` is given, their vectors (capacity, width).
+    """The last ``capacity`` ids that were pushed and, with ``width``, their vectors (capacity, width).
 
-    A call draws K of them without replacement, never the row's own id or what its owner knows; ``index``
-    points into ``vectors``. To use the whole queue at once, as MoCo does, take ``vectors`` as shared negatives and
-    ``allowed(positives)`` as their mask: that needs no (B, K) table of ids.
+    A call draws K of them without replacement, without the row's positive and its exclusions. ``index`` points into
+    ``vectors``. To use the whole queue at once, as MoCo does, pass ``vectors`` as shared negatives and
+    ``allowed(positives)`` as their mask. That needs no (B, K) table of ids.
 
-    Only `push` changes a queue. With several processes push what was gathered, on every process alike.
+    Only `push` changes a queue. With several processes, push the gathered ids and vectors on every process.
     """
 
     stateful = True
-    """What comes out follows from what was pushed, and cannot be drawn ahead of the step."""
+    """The result depends on the ids that were pushed, so it cannot be drawn ahead of the step."""
 
     def __init__(
         self,
@@ -53,21 +53,23 @@ class Queue:
 
     @property
     def ids(self) -> Tensor:
-        """What the queue holds, (len,), in no particular order."""
+        """The ids in the queue (len,), in no particular order."""
         return self._ids[: len(self)]
 
     @property
     def vectors(self) -> Tensor:
-        """The vectors of `ids`, (len, width), without gradient: the queue's own memory. `push` after ``backward()``, or
-        pass ``vectors.clone()``: a loss that is small enough to keep every score keeps these, too.
+        """The vectors of `ids` (len, width), without gradient.
+
+        This is the queue's own memory, and the reference loss keeps it until the backward pass. So `push` after
+        ``backward()``, or pass ``vectors.clone()``.
         """
         if self._vectors is None:
-            raise InputError("this queue holds ids only; make it with Queue(capacity, width=D) to hold vectors")
+            raise InputError("this queue holds ids only, expected vectors; make it with Queue(capacity, width=D)")
         return self._vectors[: len(self)]
 
     @torch.no_grad()
     def push(self, ids: Tensor, vectors: Tensor | None = None) -> None:
-        """Append ``ids`` (N,), with ``vectors`` (N, width); the oldest go."""
+        """Append ``ids`` (N,) with their ``vectors`` (N, width). The oldest ones are dropped."""
         ids = check_ids("ids", ids)
         if ids.ndim != 1:
             raise InputError(f"Queue.push: ids have shape {tuple(ids.shape)}, expected (N,)")
@@ -75,7 +77,7 @@ class Queue:
         came = None if vectors is None else tuple(vectors.shape)
         if came != wanted:
             raise InputError(f"Queue.push: vectors of shape {came}, expected {wanted}")
-        # Of a batch longer than the queue only the end would stay.
+        # If the batch is longer than the queue, only its end stays.
         kept = min(len(ids), self.capacity)
         at = torch.arange(self.pushed + len(ids) - kept, self.pushed + len(ids)) % self.capacity
         at = at.to(self._ids.device)
@@ -90,7 +92,7 @@ class Queue:
         return self._candidates(request.positives, owner).negatives(request, self.on_shortage, self.impl)
 
     def allowed(self, positives: Tensor, *, owner: Tensor | None = None) -> Tensor:
-        """Which of `ids` each row may have for a negative, (B, len)."""
+        """Whether each row may have each of `ids` as a negative, (B, len)."""
         return self._candidates(positives.long(), owner).allowed
 
     def log_prob(self, ids: Tensor, positives: Tensor, *, owner: Tensor | None = None) -> Tensor:
@@ -102,19 +104,19 @@ class Queue:
         return SharedCandidates.of(self.ids.to(positives.device), positives, exclusions, owners)
 
     def state_dict(self) -> dict[str, Any]:
-        """What a checkpoint has to hold: tensors and one number."""
+        """The state for a checkpoint: tensors and one number."""
         state: dict[str, Any] = {"pushed": self.pushed, "ids": self._ids.clone()}
         return state if self._vectors is None else {**state, "vectors": self._vectors.clone()}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Go on from `state_dict` of a queue of the same capacity and width."""
+        """Restore the `state_dict` of a queue of the same capacity and width."""
         mine = {name: tuple(value.shape) for name, value in self.state_dict().items() if name != "pushed"}
         came = {name: tuple(value.shape) for name, value in state.items() if name != "pushed"}
         if mine != came or "pushed" not in state:
             raise InputError(f"Queue: the state has {came}, expected {mine} and 'pushed'")
         pushed = int(state["pushed"])
         if pushed < 0:
-            raise InputError(f"Queue: the state says pushed={pushed}, expected how many were pushed, 0 or more")
+            raise InputError(f"Queue: the state has pushed={pushed}, expected the number of pushed ids, 0 or more")
         self.pushed = pushed
         self._ids.copy_(state["ids"])
         if self._vectors is not None:

@@ -1,9 +1,8 @@
-"""What every sampler does first: look at what came, and settle how many slots each row wants.
+"""What all samplers share: checked arguments, the policy for too few candidates, and random integers in plain torch.
 
-From random words to bounded integers, in plain torch: slot j of a row reads 64 bits, half of block j // 2: ``hi`` and
-``lo``, 32 each. So a slot depends on (seed, step, row, j) only, and the draws for a smaller K are a prefix of those for
-a larger one. A slot that has to draw afresh has block j of the next redraw for itself, which is two tries. Shapes: B
-rows, K slots.
+Slot j of a row reads 64 random bits, half of block j // 2, as two 32-bit words ``hi`` and ``lo``. So a slot depends
+only on (seed, step, row, j), and the draws for a smaller K are a prefix of those for a larger K. A slot that draws
+again reads block j of the next redraw, which is enough for two tries. Shapes: B rows, K slots.
 """
 
 from __future__ import annotations
@@ -20,14 +19,14 @@ from negwise.errors import InputError, require
 from negwise.samplers.lists import check_ids
 
 MAX_REDRAWS = 8
-"""Redraws, two fresh tries each, before a slot takes a draw that cannot fail."""
+"""Redraws of two tries each, before a slot falls back to bisection, which cannot fail."""
 
 Impl = Literal["auto", "torch", "numba"]
 OnShortage = Literal["mask", "replace", "error"]
-"""K larger than what is there: a stated policy, never a silent one.
+"""What happens if a row has fewer candidates than K.
 
-``mask``     the row gets what there is; the other slots are masked.
-``replace``  the row gets what there is, then repeats from it at random; nothing to repeat is an error.
+``mask``     the row gets all candidates; the other slots are masked.
+``replace``  the row gets all candidates, then random repeats; a row without candidates is an error.
 ``error``    an `InputError` that names the row.
 
 ``mask`` costs nothing; the other two read counts back from the device.
@@ -36,7 +35,10 @@ OnShortage = Literal["mask", "replace", "error"]
 
 @dataclass(frozen=True, eq=False)
 class DrawRequest:
-    """``width`` = Kmax slots, of which row b wants ``wanted[b]``; ``key`` has its rows on the device."""
+    """A checked request: ``width`` = Kmax slots, of which row b wants ``wanted[b]``.
+
+    The row numbers of ``key`` are a tensor on the device.
+    """
 
     positives: Tensor
     width: int
@@ -60,7 +62,7 @@ def check_on_shortage(on_shortage: str) -> None:
 
 
 def resolve_shortage(wanted: Tensor, available: Tensor, on_shortage: OnShortage) -> Tensor:
-    """How many slots of each row are filled, (B,), for ``wanted`` (B,) of ``available`` (B,) candidates."""
+    """How many slots of each row are filled (B,), given ``wanted`` (B,) slots and ``available`` (B,) candidates."""
     if on_shortage == "mask":
         return torch.minimum(wanted, available)
     short = (wanted > available) if on_shortage == "error" else (wanted > 0) & (available == 0)
@@ -72,18 +74,18 @@ def resolve_shortage(wanted: Tensor, available: Tensor, on_shortage: OnShortage)
 
 
 def resolve_impl(impl: str, device: torch.device) -> Literal["torch", "numba"]:
-    """What ``impl`` means on ``device``: "auto" is numba on the CPU where it is installed, else torch."""
+    """The implementation for ``device``. "auto" is numba on the CPU if it is installed, else torch."""
     if impl not in get_args(Impl):
         raise InputError(f"impl={impl!r}, expected 'auto', 'torch' or 'numba'")
     if impl == "numba" and device.type != "cpu":
-        raise InputError(f"impl='numba' runs on the CPU, and positives are on {device}; pass impl='auto'")
+        raise InputError(f"impl='numba' runs on the CPU only, and positives are on {device}; pass impl='auto'")
     if impl == "auto":
         impl = "numba" if device.type == "cpu" and find_spec("numba") else "torch"
     return "numba" if impl == "numba" else "torch"
 
 
 def load_compiled() -> Any:
-    """The numba loops; compiled when first called, then cached on disk."""
+    """The module of numba loops. They are compiled at the first call, then cached on disk."""
     require("numba", extra="train")
     from negwise.samplers import compiled_draws
 
@@ -91,7 +93,7 @@ def load_compiled() -> Any:
 
 
 def slot_words(key: Key, width: int, stream: Stream) -> tuple[Tensor, Tensor]:
-    """``(hi, lo)``, each (B, width), for a key whose ``row`` is a tensor (B,)."""
+    """The random words ``(hi, lo)`` of each slot, (B, width) each. ``key.row`` is a tensor (B,)."""
     rows = key.rows(len(key.row))  # type: ignore[arg-type]
     blocks = torch.arange((width + 1) // 2, device=rows.device)
     w0, w1, w2, w3 = block(key, rows[:, None], blocks[None, :], stream)
@@ -100,7 +102,7 @@ def slot_words(key: Key, width: int, stream: Stream) -> tuple[Tensor, Tensor]:
 
 
 def scale_words(hi: Tensor, lo: Tensor, n: int | Tensor) -> Tensor:
-    """``floor(x n / 2^64)`` of the 64-bit ``x = (hi, lo)``: an integer from 0 to n - 1, for n < 2^62.
+    """An integer from 0 to n - 1, for n < 2^62: ``floor(x n / 2^64)`` of the 64-bit ``x = (hi, lo)``.
 
     Each value has probability 1/n to within 2^-64.
     """
@@ -113,5 +115,5 @@ def scale_words(hi: Tensor, lo: Tensor, n: int | Tensor) -> Tensor:
 
 
 def prefix_mask(filled: Tensor, width: int) -> Tensor:
-    """The mask (B, width) whose row b begins with ``filled[b]`` true slots."""
+    """A mask (B, width) with the first ``filled[b]`` slots of row b True."""
     return torch.arange(width, device=filled.device) < filled[:, None]

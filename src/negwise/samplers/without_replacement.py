@@ -1,8 +1,8 @@
-"""Candidates that all rows share (a batch, a queue, a pool): each row draws its own, without replacement.
+"""Draws without replacement, from candidates that all rows share (a batch, a queue, a pool) or from a row's own list.
 
-Without replacement: the first slots of a shuffled order, by Fisher and Yates. Slot j swaps candidate j with one of the
-candidates from j on, so every ordered choice is equally likely, a smaller K is a prefix of a larger one, and each slot
-alone is uniform. Slots past the end draw from all candidates again.
+A Fisher-Yates shuffle: slot j swaps candidate j with a random one of the candidates from j on. So every ordered choice
+is equally likely, the draws for a smaller K are a prefix of those for a larger K, and each slot by itself is uniform.
+Slots past the last candidate draw from all candidates again.
 
 Shapes: B rows, K slots, P candidates.
 """
@@ -31,19 +31,19 @@ from negwise.samplers.request import (
 )
 
 CHUNK_SIZE = 2**24
-"""Candidates laid out at one time in plain torch: 128 MB."""
+"""Candidates in memory at one time in plain torch: 128 MB."""
 
 
 @dataclass(frozen=True, eq=False)
 class SharedCandidates:
-    """``ids`` (P,) and which of them each row may draw, ``allowed`` (B, P)."""
+    """Candidates ``ids`` (P,), and ``allowed`` (B, P), True where the row may draw the candidate."""
 
     ids: Tensor
     allowed: Tensor
 
     @classmethod
     def of(cls, ids: Tensor, positives: Tensor, exclusions: Exclusions, owner: Tensor) -> SharedCandidates:
-        """Neither the positive, wherever it stands, nor what the owner knows."""
+        """All ``ids`` are candidates, except the row's positive and the ids that its owner knows."""
         allowed = ids != positives[:, None]
         if len(exclusions.keys):
             check_range("ids", ids, exclusions.n_items)
@@ -56,24 +56,24 @@ class SharedCandidates:
 
     @property
     def removed(self) -> Tensor:
-        """Share of the candidates that each row may not draw, (B,); 0 of none."""
+        """The share of the candidates that each row may not draw (B,); 0 without candidates."""
         return (len(self.ids) - self.available).float() / max(len(self.ids), 1)
 
     def draw(self, request: DrawRequest, on_shortage: OnShortage, impl: str) -> tuple[Tensor, Tensor]:
-        """Places (B, K) among the candidates, 0 where the mask (B, K) is false."""
+        """Positions (B, K) among the candidates and the mask (B, K). Positions are 0 where the mask is False."""
         filled = resolve_shortage(request.wanted, self.available, on_shortage)
         place = nth_allowed(self.allowed, draw_ranks(self.available, filled, request, impl))
         mask = prefix_mask(filled, request.width)
         return place * mask, mask
 
     def log_prob(self, ids: Tensor) -> Tensor:
-        """Log share of ``ids`` (B, K) among what row b may draw: an id that stands twice counts twice."""
+        """Log share of ``ids`` (B, K) among the candidates that row b may draw. A repeated id counts each time."""
         if len(self.ids) == 0:
             return torch.full(ids.shape, -torch.inf, device=ids.device)
         values, order = self.ids.sort()
         ids = ids.contiguous()
         first, last = torch.searchsorted(values, ids), torch.searchsorted(values, ids, right=True)
-        # Whether a row may draw an id is the same wherever the id stands, so its first place tells.
+        # All copies of an id are allowed or none, so the first one tells.
         may = self.allowed.gather(1, order[first.clamp(max=len(values) - 1)]) & (last > first)
         share = (last - first).double().log() - self.available.double().log()[:, None]
         return torch.where(may, share, -torch.inf).float()
@@ -86,7 +86,7 @@ class SharedCandidates:
 
 
 def draw_ranks(sizes: Tensor, filled: Tensor, request: DrawRequest, impl: str = "auto") -> Tensor:
-    """``filled[b]`` of the numbers 0..sizes[b] - 1 for each row, then zeros: (B, K)."""
+    """For each row ``filled[b]`` of the numbers 0..sizes[b] - 1, without replacement, then zeros: (B, K)."""
     if resolve_impl(impl, sizes.device) == "torch":
         return shuffle_ranks(sizes, filled, request)
     out = torch.empty(len(sizes), request.width, dtype=torch.int64)
@@ -104,7 +104,7 @@ def draw_ranks(sizes: Tensor, filled: Tensor, request: DrawRequest, impl: str = 
 
 
 def shuffle_ranks(sizes: Tensor, filled: Tensor, request: DrawRequest) -> Tensor:
-    """The plain text of `draw_ranks`, all rows of a chunk side by side."""
+    """`draw_ranks` in plain torch, on all rows of a chunk at once."""
     size = int(sizes.max()) if len(sizes) else 0
     hi, lo = slot_words(request.key, request.width, Stream.ITEM)
     out = torch.zeros_like(hi)
@@ -119,7 +119,7 @@ def shuffle_ranks(sizes: Tensor, filled: Tensor, request: DrawRequest) -> Tensor
             at = torch.where(inside, j + scale_words(h, w, (n - j).clamp(min=1)), scale_words(h, w, n))
             chosen = order.gather(1, at)
             if j < size:
-                # A swap; where the row's order is out, both places keep what they have.
+                # Swap the two. A row with no candidate left keeps both.
                 first_left = order[:, j : j + 1].clone()
                 order.scatter_(1, at, torch.where(inside, first_left, chosen))
                 order[:, j : j + 1] = torch.where(inside, chosen, first_left)
@@ -128,7 +128,7 @@ def shuffle_ranks(sizes: Tensor, filled: Tensor, request: DrawRequest) -> Tensor
 
 
 def nth_allowed(allowed: Tensor, rank: Tensor) -> Tensor:
-    """Where the ``rank``-th true value (B, K) of each row of ``allowed`` (B, N) stands; 0 past the last."""
+    """The position of the ``rank``-th (B, K) True value in each row of ``allowed`` (B, N); 0 past the last one."""
     if allowed.shape[1] == 0:
         return torch.zeros_like(rank)
     place = torch.searchsorted(allowed.cumsum(1), rank + 1)

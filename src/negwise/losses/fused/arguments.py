@@ -1,4 +1,4 @@
-"""What both kinds of kernels are given, made ready: contiguous, and in types that Triton reads."""
+"""Arguments of all kernels: contiguous, and in types that Triton reads."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from negwise.losses.masking import Masking
 
 @dataclass(frozen=True)
 class MaskArguments:
-    """`Masking`, as the kernels read it."""
+    """A `Masking` in the form that the kernels read."""
 
     mask: Tensor | None  # (B, K) uint8
     counts: Tensor | None  # (B,)
     row_ids: Tensor | None  # (B,)
     key_ids: Tensor | None  # (K,) or (B, K)
     log_q: Tensor | None  # (K,) or (B, K)
-    exclude_diagonal: bool  # not the negative of the row's own number
+    exclude_diagonal: bool  # row b does not have negative b
 
     @classmethod
     def of(cls, masking: Masking) -> MaskArguments:
@@ -33,7 +33,7 @@ class MaskArguments:
 
     @property
     def partial(self) -> bool:
-        """Whether some row may see less than all, its own number aside."""
+        """Whether a row may have fewer than all negatives, the diagonal aside."""
         return self.mask is not None or self.counts is not None or self.row_ids is not None
 
     @property
@@ -42,12 +42,12 @@ class MaskArguments:
 
 
 NO_MASK = MaskArguments(None, None, None, None, None, exclude_diagonal=False)
-"""Every row sees every key."""
+"""Every row has every key."""
 
 
 @dataclass(frozen=True)
 class Temperature:
-    """The temperature: one number, or a tensor of one or of B numbers that are ``stride`` apart."""
+    """The temperature: a number, or a tensor of 1 value (``stride`` 0) or of B values (``stride`` 1)."""
 
     number: float
     tensor: Tensor | None
@@ -66,11 +66,11 @@ def _contiguous(tensor: Tensor | None) -> Tensor | None:
 
 
 def next_power_of_two(n: int) -> int:
-    """The smallest one that is not below ``n``."""
+    """The smallest power of two that is at least ``n``."""
     return 1 << max(n - 1, 0).bit_length()
 
 
 @cache
 def processors(device: torch.device) -> int:
-    """How many programs run at once, about; the interpreter's one core counts as a few, so that splits are tried."""
+    """About how many programs run at once. In the interpreter it is 4, so that tests split the work too."""
     return torch.cuda.get_device_properties(device).multi_processor_count if device.type == "cuda" else 4

@@ -1,11 +1,11 @@
-"""Many ids into a small table: how often each row drew each item, and then the table as keys that all rows share.
+"""Many ids into a small table: count how often each row has each id, then treat the table as shared keys.
 
-K look-ups a row read K D numbers. Where K is not far below M, the M scores of a row by a matrix product are less work,
-and what a draw adds is one count. Beside inputs and gradients there are (B, M) counts of two bytes.
+K lookups per row read K D numbers. If K is not far below M, computing all M scores of a row by a matrix product is less
+work, and a draw adds only one count. Memory beside inputs and gradients: (B, M) counts of two bytes.
 
-The kernel has one program per row, ids given or drawn where they are counted. Counts are added up in memory, two of 16
-bits to each word of 32, the smallest that a GPU adds to as one. They stay below 2^15, so that none reaches into its
-neighbour. Whole numbers: the sum is the same in any order.
+The kernel has one program per row. Ids are given, or drawn where they are counted. Counts are added up in memory, two
+16-bit counts to each 32-bit word, the smallest size of an atomic add. They stay below 2^15, so that none overflows into
+the other. They are integers, so the sum is the same in any order.
 
 Shapes: B rows, K negatives each, M rows of the table.
 """
@@ -25,13 +25,15 @@ from negwise.losses.fused.lookup_kernels import read_limit, select_keys
 from negwise.protocols import Draw
 
 BLOCK = 1024
-"""Ids that are counted at once, at most."""
+"""Most ids that are counted at once."""
 
 
 def count_ids(keys: Tensor, ids: Tensor | Draw, masks: MaskArguments, rows: int, width: int) -> Tensor:
-    """(B, M) int16: how often each row sees each row of the table; -1 in rows with something wrong."""
+    """How often each row has each row of the table, (B, M) int16; -1 throughout a row with a bad id or count."""
     size = len(keys)
-    flat = torch.zeros(rows * size + 1, dtype=torch.int16, device=keys.device)  # the last word is whole
+    flat = torch.zeros(
+        rows * size + 1, dtype=torch.int16, device=keys.device
+    )  # one more, so that the last 32-bit word is complete
     counted = flat[:-1].view(rows, size)
     if not counted.numel():
         return counted
@@ -51,10 +53,9 @@ def count_kernel(
     ids, draw, k0, k1, step, mask, counts, row_ids, key_counts, words, errors, K, M,
     BLOCK: tl.constexpr, DRAWN: tl.constexpr,
 ):  # fmt: skip
-    """Add to ``key_counts`` (B, M) how often row b sees each row of the table; -1 throughout where an id or
-    count is wrong.
+    """Add to ``key_counts`` (B, M) how often row b has each row of the table; -1 throughout if an id or count is bad.
 
-    ``words`` is the same memory by twos, the first one in the lower half.
+    ``words`` is the same memory as 32-bit words. The first count is in the lower half.
     """
     b = tl.program_id(0).to(tl.int64)
     limit, beyond = read_limit(counts, errors, b, K, b >= 0)
@@ -70,7 +71,7 @@ def count_kernel(
         place = b * M + row
         tl.atomic_add(words + place // 2, tl.where(place % 2 == 0, 1, 1 << 16), mask=ok, sem="relaxed")
     if poison != 0:
-        tl.debug_barrier()  # what the others of this program added comes first
+        tl.debug_barrier()  # wait for the adds of the other threads of this program
         for start in range(0, M, BLOCK):
             j = start + tl.arange(0, BLOCK)
             tl.store(key_counts + b * M + j, tl.full((BLOCK,), -1, key_counts.dtype.element_ty), mask=j < M)

@@ -1,4 +1,4 @@
-"""A `Draw` as the kernels read it, and all of its ids in one launch."""
+"""A `Draw` in the form that the kernels read, and all of its ids in one launch."""
 
 from __future__ import annotations
 
@@ -13,13 +13,14 @@ from negwise.losses.fused.drawn_ids_kernels import draw_all_kernel
 from negwise.protocols import Draw
 
 BLOCK = 256
-"""Slots that a program draws, at most."""
+"""Most slots that one program draws."""
 
 
 class DrawArguments(NamedTuple):
-    """What a draw's ids are a function of, but for its seed and step: the same numbers and tables all along a run.
+    """All that a draw's ids depend on, except seed and step.
 
-    Triton compiles a kernel anew for some values of the integers in a tuple, so those that change stay outside.
+    Triton recompiles a kernel for some values of the integers in a tuple. So integers that change from step to step
+    are passed separately.
     """
 
     numbers: Tensor  # (B,) int64, as the next three
@@ -30,12 +31,12 @@ class DrawArguments(NamedTuple):
     starts: Tensor | None
     bits: Tensor | None
     offsets: Tensor | None
-    keys: Tensor | None  # None where nobody knows anything
+    keys: Tensor | None  # None without exclusions
     spent: Tensor | None
     when: Tensor | None
     items: int
-    shift: int  # of a 32-bit word, so that the number of a column is left
-    stream: int  # in its place in the counter
+    shift: int  # of a 32-bit word, so that the column of the alias table is left
+    stream: int  # shifted to its bits in the counter
     max_redraws: int
 
     @classmethod
@@ -62,7 +63,7 @@ class DrawArguments(NamedTuple):
 
 
 def key_words(draw: Draw) -> tuple[int, int, int]:
-    """The seed's two words and the step as signed 32 bits: of one type whatever their value, so compiled once."""
+    """The two words of the seed, and the step, as signed 32-bit integers: one type for all values, so compiled once."""
     first, second, third = (_signed(word) for word in (draw.seed & LOW, draw.seed >> 32, draw.step))
     return first, second, third
 
@@ -72,7 +73,7 @@ def _signed(word: int) -> int:
 
 
 def launch_draw(draw: Draw) -> Tensor:
-    """The ids (B, K) int64 of `Draw.negatives`, 0 beyond each row's count."""
+    """The ids of `Draw.negatives`, (B, K) int64; 0 beyond each row's count."""
     ids = torch.empty(draw.rows, draw.width, dtype=torch.int64, device=draw.device)
     if ids.numel():
         block = min(BLOCK, max(16, next_power_of_two(draw.width)))

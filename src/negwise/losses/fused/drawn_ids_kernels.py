@@ -1,12 +1,12 @@
-"""Ids drawn where they are read, from the counter that the samplers read: the same bits, and no (B, K) tensor.
+"""Ids that are drawn where they are read: the same ids as the samplers', without a (B, K) tensor.
 
 This is `negwise.samplers.distribution.CatalogueSampling.draw` for some slots ``j`` of one row b: the slot's half of a
-Philox block, the distribution, fresh tries where the id is excluded, and at last the bisection that cannot fail. A
-row's numbers are read again for each tile of slots: they come from the nearest cache, while registers are what look-ups
-run short of.
+Philox block, the distribution, redraws of excluded ids, and at last the bisection, which cannot fail. Each tile of
+slots reads the row's numbers again. They come from the nearest cache, while lookups are short of
+registers.
 
-``draw`` is a `negwise.losses.fused.drawn_ids.DrawArguments`, ``k0, k1, step`` the seed's two words and the step as
-signed 32 bits; where there is a ``when``, the step is read from there.
+``draw`` is a `negwise.losses.fused.drawn_ids.DrawArguments`. ``k0, k1, step`` are the two words of the seed and the
+step, as signed 32-bit integers. If ``draw.when`` is given, the step is read from there.
 Shapes: B rows, K slots.
 """
 
@@ -43,7 +43,7 @@ def _scale(hi, lo, n):
 
 @triton.jit
 def _draw_id(draw, hi, lo):
-    """The distribution's id for each word: by the alias table where there is one, else all alike."""
+    """The id for each random word: by the alias table if there is one, else uniform."""
     if draw.columns is None:
         ids = _scale(hi, lo, draw.items)
     else:
@@ -55,7 +55,7 @@ def _draw_id(draw, hi, lo):
 
 @triton.jit
 def _is_excluded(draw, owner, ids, needed):
-    """Which of the ids that are ``needed`` the owner knows: by the bitmap, or by bisection of the sorted keys."""
+    """Whether the owner knows each id, where ``needed``: by the bitmap, or by bisection of the sorted keys."""
     if draw.keys is None:
         found = ids < 0
     elif draw.bits is not None:
@@ -77,7 +77,7 @@ def _is_excluded(draw, owner, ids, needed):
 
 @triton.jit
 def _before(draw, ids):
-    """Mass of all ids below each of ``ids``."""
+    """The mass of all ids below each of ``ids``."""
     if draw.starts is None:
         mass = ids
     else:
@@ -89,7 +89,7 @@ def _before(draw, ids):
 def _bisect(draw, b, unit):
     """The id that holds unit number ``unit`` of the row's allowed mass.
 
-    First between which two known ids it lies, then which it is: the largest id with no more than ``unit`` allowed
+    Find the two known ids around it, then the id between them: the largest one with at most ``unit`` of allowed mass
     before it.
     """
     positive = tl.load(draw.positives + b)
@@ -130,7 +130,7 @@ def _bisect(draw, b, unit):
 
 @triton.jit
 def draw_slots(draw, k0, k1, step, b, j, ok):
-    """The ids that slots ``j`` of row b hold, int64; without meaning where not ``ok``."""
+    """The ids of slots ``j`` of row b, int64; without meaning where not ``ok``."""
     positive = tl.load(draw.positives + b)
     owner = tl.load(draw.owners + b)
     w0, w1, w2, w3 = _words(draw, k0, k1, step, b, j >> 1, 0)
@@ -154,7 +154,7 @@ def draw_slots(draw, k0, k1, step, b, j, ok):
 
 @triton.jit(do_not_specialize=["k0", "k1", "step", "K", "tiles"])
 def draw_all_kernel(draw, k0, k1, step, counts, out, K, tiles, BLOCK: tl.constexpr):
-    """``out`` (B, K), every place of it: the ids of each row, and 0 beyond its count."""
+    """Write all of ``out`` (B, K): the ids of each row, and 0 beyond its count."""
     b = (tl.program_id(0) // tiles).to(tl.int64)
     j = (tl.program_id(0) % tiles) * BLOCK + tl.arange(0, BLOCK)
     ok = (j < K) & (j < tl.load(counts + b))

@@ -1,4 +1,4 @@
-"""The kernels as one differentiable function of query, positive, keys and temperature."""
+"""The kernels as one autograd function of query, positive, keys and temperature."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ from negwise.protocols import Draw
 def kernel_losses(
     query: Tensor, positive: Tensor, temperature: float | Tensor, layout: Keys, masking: Masking, stats: bool
 ) -> RowLosses:
-    """``query`` and ``positive`` (B, D) as they came -> the loss of each row, with its gradient, in a few launches."""
+    """The loss of each row, from ``query`` and ``positive`` (B, D). It has a gradient, and takes a few launches."""
     raise_deferred_errors()
     tensor = temperature if isinstance(temperature, Tensor) else None
-    with torch.cuda.device_of(query):  # type: ignore[no-untyped-call]  # Triton launches there; so does autograd
+    with torch.cuda.device_of(query):  # type: ignore[no-untyped-call]  # Triton launches on the current device; autograd sets it for backward
         loss, wins, pairs = _Fused.apply(  # type: ignore[no-untyped-call]
             query, positive, layout.keys, tensor, temperature, layout, masking, stats, torch.is_grad_enabled()
         )
@@ -53,7 +53,7 @@ class _Fused(torch.autograd.Function):
         masks = MaskArguments.of(masking)
         need_query, _, need_keys, need_temperature, *_ = ctx.needs_input_grad
         query_grad, key_grad = graph and (need_query or need_temperature), graph and need_keys
-        used = None  # ids or their counts, which the keys' gradient reads again
+        used = None  # ids or their counts, for the gradient of the keys
         if isinstance(layout, SharedKeys):
             in_batch = keys is positive
             result = product_forward(own, other, table, temperatures, masks, masking.width, stats, query_grad, in_batch)
@@ -66,7 +66,7 @@ class _Fused(torch.autograd.Function):
             result, used = lookup_forward(
                 own, other, table, _ids(layout), temperatures, masks, masking.width, stats, query_grad, key_grad
             )
-        # Frozen negatives are not kept: a queue may be overwritten before backward.
+        # Frozen negatives are not saved, so that a queue may be overwritten before the backward pass.
         tensors, ctx.rebuild = split_tensors(masks) if key_grad else ([], None)
         for_keys = (keys, *tensors) if key_grad else ()
         ctx.save_for_backward(
@@ -110,7 +110,7 @@ class _Fused(torch.autograd.Function):
 
 
 def _ids(layout: Layout | DrawnKeys) -> Tensor | Draw | None:
-    """What says which rows of the keys are read; None where each row has its own."""
+    """The ids to look up, or None if each row has its own keys."""
     if isinstance(layout, DrawnKeys):
         return layout.draw
     return layout.ids.contiguous() if isinstance(layout, TableKeys) else None

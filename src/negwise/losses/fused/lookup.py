@@ -1,7 +1,7 @@
-"""Negatives of each row's own, (B, K, D) or a table by ids, given or drawn: launching the kernels of `lookup_kernels`.
+"""Launches the kernels of `lookup_kernels`: negatives of each row's own, (B, K, D), or a table by ids, given or drawn.
 
-Beside inputs and gradients there are, in memory: (B, D) numbers for the query's gradient; where a table wants a
-gradient, (B, K) ids and their order when sorted, and a beginning and an end for each of its rows.
+Memory beside inputs and gradients: (B, D) numbers for the query's gradient. If a table requires a gradient, also (B, K)
+ids and their sort order, and a begin and an end for each of its rows.
 """
 
 from __future__ import annotations
@@ -25,18 +25,16 @@ from negwise.losses.fused.softmax_parts import ForwardResult, merge_parts
 from negwise.protocols import Draw
 
 TILE = 8192
-"""Bytes of a tile of keys, per warp: 64 of a thread's registers, and as many for the tile on its way."""
+"""Bytes of a tile of keys per warp: 64 registers of each thread, and as many for the tile that is being loaded."""
 RUN = 256
-"""Places of a sorted run that are summed at once; longer runs are spread over several programs."""
+"""Positions of a sorted run that are summed at once. Longer runs are split over several programs."""
 
 
 def lookup_forward(
     query: Tensor, positive: Tensor, keys: Tensor, ids: Tensor | Draw | None, temperature: Temperature,
     masks: MaskArguments, width: int, stats: bool, query_grad: bool, keep_ids: bool,
 ) -> tuple[ForwardResult, Tensor | None]:  # fmt: skip
-    """The rows' results; with ``keep_ids`` also which ids were read, (B, K) int32, one beyond the last where none
-    was.
-    """
+    """The results of the rows. With ``keep_ids`` also the ids that were read, (B, K) int32; M where masked."""
     rows, depth = query.shape
     block_d, warps, block_k = _tile(keys, width)
     splits = max(1, min(processors(query.device) * 16 // rows, width // 256))
@@ -68,7 +66,7 @@ def lookup_backward(
     temperature: Temperature,
     masks: MaskArguments,
 ) -> Tensor:
-    """The gradient of the keys, in their dtype, added up in float32, the same bits each time."""
+    """The gradient of the keys, in their dtype. It is summed in float32, with the same bits each time."""
     rows, width = used_ids.shape
     depth = query.shape[1]
     block_d, warps, block_k = _tile(keys, width)
@@ -100,7 +98,7 @@ def lookup_backward(
 
 
 def _tile(keys: Tensor, width: int) -> tuple[int, int, int]:
-    """Width of a tile, its warps, and how many keys it has."""
+    """The width of a tile, its warps, and its number of keys."""
     block_d = max(16, next_power_of_two(keys.shape[-1]))
     warps = max(1, min(8, block_d // 256))
     most = max(4, min(64, warps * TILE // (block_d * keys.element_size())))

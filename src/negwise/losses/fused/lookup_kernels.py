@@ -1,8 +1,8 @@
-"""Each row has its own negatives: read each key once, where it lies, and never hold B x K x D numbers.
+"""Kernels for negatives of each row's own: each key is read once, in place, and B x K x D numbers never exist.
 
-The forward pass is one program per row (and part of K). The gradient of a table turns the same around: ids are
-sorted, and a program per row of the table reads its key once and every query that drew it, in the order of the sort, so
-that the sum is the same bits each time. Ids that were drawn very often are summed in parts of RUN places first.
+The forward pass has one program per row (and part of K). For the gradient of a table the ids are sorted. One program
+per row of the table reads its key once, and every query that drew it, in sorted order, so that the sum has the same
+bits each time. Ids that were drawn very often are first summed in parts of RUN positions.
 
 Shapes: B rows, K negatives, M rows of a table, D width, N = B K.
 """
@@ -22,7 +22,7 @@ def select_keys(
     ids, draw, k0, k1, step, mask, row_ids, key_ids, used_ids, errors, own_id, poison, b, j, last, limit, K, M,
     DRAWN: tl.constexpr,
 ):  # fmt: skip
-    """Which places of a tile hold a negative that row b sees, and the row of the table that it is."""
+    """Which slots of a tile hold a negative of row b, and its row in the table."""
     ok = (j < last) & (j < limit)
     if mask is not None:
         ok = ok & (tl.load(mask + b * K + j, mask=ok, other=0) != 0)
@@ -56,7 +56,7 @@ def select_keys(
 
 @triton.jit
 def read_limit(counts, errors, b, K, report):
-    """How many negatives row b has, and whether that was beyond what there are, which is noted where ``report``."""
+    """The number of negatives of row b, and whether it was out of range. That is recorded if ``report``."""
     limit = K
     beyond = K < 0
     if counts is not None:
@@ -80,9 +80,9 @@ def lookup_forward_kernel(
 ):  # fmt: skip
     """Columns ``[s span, (s + 1) span)`` of row b; ``parts`` and ``accs`` as in `merge_kernel`.
 
-    The keys are a table, by ``ids`` or, where they are DRAWN, by ``draw``; else (B, K, D). ``used_ids`` (B, K):
-    the id that was read, M where there was none. Keys are on their way while the tile before them is worked on, and
-    their ids a tile earlier.
+    The keys are a table, with ``ids`` or (if DRAWN) with ``draw``; else they are (B, K, D). ``used_ids`` (B, K): the id
+    that was read, M where masked. The keys of the next tile load while a tile is computed, and their ids one tile
+    earlier.
     """
     b = tl.program_id(0).to(tl.int64)
     s = tl.program_id(1)
@@ -90,11 +90,11 @@ def lookup_forward_kernel(
     width = d < D
     lanes = tl.arange(0, BLOCK_K)
     q = tl.load(query + b * D + d, mask=width, other=0.0).to(tl.float32)
-    # As a tile, so that it is added up in the order of the keys: a key that equals the positive then ties with it.
+    # As a tile, so that it is summed in the same order as the keys: a key that equals the positive ties with it.
     own = positive + b * D + d[None, :] + tl.zeros((BLOCK_K, 1), tl.int64)
     own = tl.load(own, mask=width[None, :] & (lanes >= 0)[:, None], other=0.0).to(tl.float32)
     pos_scores = tl.sum(own * q[None, :], 1)
-    pos_score = tl.max(pos_scores, 0) + tl.sum(pos_scores * 0, 0)  # a maximum passes over NaN
+    pos_score = tl.max(pos_scores, 0) + tl.sum(pos_scores * 0, 0)  # tl.max ignores NaN
     inv = inverse(temperatures, temperature, b, b >= 0, STRIDE)
 
     limit, beyond = read_limit(counts, errors, b, K, s == 0)
@@ -165,7 +165,7 @@ def lookup_forward_kernel(
 
 @triton.jit(do_not_specialize=["N"])
 def mark_runs_kernel(sorted_ids, begins, ends, N, BLOCK: tl.constexpr):
-    """Where each id's run begins and ends in the sorted ids; both stay 0 for an id that is not there."""
+    """Where the run of each id begins and ends in the sorted ids. Both stay 0 for an id without a run."""
     i = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
     here = tl.load(sorted_ids + i, mask=i < N, other=0)
     before = tl.load(sorted_ids + i - 1, mask=(i > 0) & (i < N), other=0)
@@ -179,7 +179,7 @@ def _add_shares(
     out, key, order, first, last, query, saved, rates, temperatures, temperature, log_q, K, d, width,
     D: tl.constexpr, BLOCK: tl.constexpr, STRIDE: tl.constexpr, PER_ROW_Q: tl.constexpr,
 ):  # fmt: skip
-    """``out + sum of share_b query_b`` over the sorted places from ``first`` to ``last``."""
+    """``out`` plus the sum of ``share_b query_b`` over the sorted positions from ``first`` to ``last``."""
     for start in range(first, last, BLOCK):
         i = start + tl.arange(0, BLOCK)
         ok = i < last
@@ -203,7 +203,7 @@ def sum_runs_kernel(
     D: tl.constexpr, BLOCK_D: tl.constexpr, BLOCK: tl.constexpr, RUN: tl.constexpr,
     STRIDE: tl.constexpr, PER_ROW_Q: tl.constexpr,
 ):  # fmt: skip
-    """``sums`` (N // RUN, D): the sum over RUN sorted places from c RUN on, where they all have the same id."""
+    """``sums`` (N // RUN, D): the sum over RUN sorted positions from c RUN on, if all have the same id."""
     c = tl.program_id(0)
     first = tl.load(sorted_ids + c.to(tl.int64) * RUN)
     if (first < M) & (first == tl.load(sorted_ids + c.to(tl.int64) * RUN + RUN - 1)):
@@ -223,7 +223,7 @@ def table_gradient_kernel(
     D: tl.constexpr, BLOCK_D: tl.constexpr, BLOCK: tl.constexpr, RUN: tl.constexpr,
     STRIDE: tl.constexpr, PER_ROW_Q: tl.constexpr,
 ):  # fmt: skip
-    """``out`` (M, D), every row of it: the sum over its run; whole parts of `RUN` come from ``sums``."""
+    """Write all of ``out`` (M, D): the sum over the run of each row. Whole parts of RUN come from ``sums``."""
     d = tl.arange(0, BLOCK_D)
     width = d < D
     stride = tl.full((BLOCK_D,), D, tl.int64)
@@ -257,7 +257,7 @@ def per_row_gradient_kernel(
     keys, used_ids, query, saved, rates, temperatures, temperature, log_q, out, K,
     D: tl.constexpr, BLOCK_K: tl.constexpr, BLOCK_D: tl.constexpr, STRIDE: tl.constexpr, PER_ROW_Q: tl.constexpr,
 ):  # fmt: skip
-    """``out`` (B, K, D), every place of it: the gradient of keys that belong to one row."""
+    """Write all of ``out`` (B, K, D): the gradient of keys that belong to one row."""
     b = tl.program_id(0).to(tl.int64)
     j = tl.program_id(1) * BLOCK_K + tl.arange(0, BLOCK_K)
     d = tl.arange(0, BLOCK_D)

@@ -1,6 +1,6 @@
-"""Negatives that all rows share, the batch itself among them: launching the kernels of `product_kernels`.
+"""Launches the kernels of `product_kernels`: negatives that all rows share, such as in-batch negatives.
 
-Beside inputs and gradients there are (B, D) numbers in memory, and as much again for each part that K is split into.
+Memory beside inputs and gradients: (B, D) numbers, and as many again for each part that K is split into.
 """
 
 from __future__ import annotations
@@ -14,17 +14,15 @@ from negwise.losses.fused.product_kernels import product_backward_kernel, produc
 from negwise.losses.fused.softmax_parts import ForwardResult, merge_parts
 
 MAX_EXACT_SUM = 256
-"""Products that are added up in one go and are as exact as the reference's (measured): tensor cores cut off what they
-add up, a little per step, and float32 is rounded at each."""
+"""Up to this many products, a sum is as exact as the reference's (measured). Tensor cores truncate the sum a little at
+each step, and float32 rounds it."""
 
 
 def product_forward(
     query: Tensor, positive: Tensor, keys: Tensor, temperature: Temperature, masks: MaskArguments,
     width: int, stats: bool, query_grad: bool, in_batch: bool, key_counts: Tensor | None = None,
 ) -> ForwardResult:  # fmt: skip
-    """The rows' results; ``in_batch``: the keys are the positives; ``key_counts`` (B, K): how often each row has each
-    key.
-    """
+    """The results of the rows. ``in_batch``: the keys are the positives. ``key_counts`` (B, K): copies of each key."""
     rows, depth = query.shape
     block_b, block_k, block_d, warps, stages = _tile(query, keys)
     tiles = -(-rows // block_b)
@@ -48,7 +46,7 @@ def product_backward(
     query: Tensor, keys: Tensor, width: int, saved: Tensor, rates: Tensor, temperature: Temperature,
     masks: MaskArguments, key_counts: Tensor | None = None,
 ) -> Tensor:  # fmt: skip
-    """The gradient of the keys, in their dtype, added up in float32, the same bits each time."""
+    """The gradient of the keys, in their dtype. It is summed in float32, with the same bits each time."""
     rows, depth = query.shape
     if not width:
         return torch.empty_like(keys)
@@ -68,7 +66,7 @@ def product_backward(
 
 
 def _split(total: int, block: int, others: int, device: torch.device) -> tuple[int, int]:
-    """How far one program walks, whole blocks of it, and how many walk: enough to fill the GPU, none too short."""
+    """The span of one program, in whole blocks, and the number of programs: enough to fill the GPU, none too short."""
     blocks = -(-total // block)
     wanted = max(1, min(processors(device) * 2 // others, -(-blocks // 4)))
     span = max(1, -(-blocks // wanted))
@@ -76,14 +74,14 @@ def _split(total: int, block: int, others: int, device: torch.device) -> tuple[i
 
 
 def _part(block_d: int, query: Tensor, keys: Tensor) -> int:
-    """Columns of a score that are added up in one go: all of them, or few where all would be less exact."""
+    """The columns of a score that are summed at once: all, or fewer if all would be less exact."""
     if block_d <= MAX_EXACT_SUM:
         return block_d
     return 128 if query.dtype == keys.dtype and query.element_size() == 2 else 64
 
 
 def _tile(query: Tensor, keys: Tensor) -> tuple[int, int, int, int, int]:
-    """Rows, keys and width of a tile, its warps, and how many tiles are fetched ahead; the rows stay, the keys pass."""
+    """Rows, keys and width of a tile, its warps and pipeline stages. A program keeps its rows and loops over keys."""
     block_d = max(16, next_power_of_two(query.shape[1]))
     if query.dtype == keys.dtype and query.element_size() == 2:
         if block_d <= 128:
@@ -95,6 +93,6 @@ def _tile(query: Tensor, keys: Tensor) -> tuple[int, int, int, int, int]:
 
 
 def _tile_back(query: Tensor, keys: Tensor) -> tuple[int, int, int, int, int]:
-    """The same where the keys stay and the rows pass."""
+    """The same for a program that keeps its keys and loops over rows."""
     stay, passing, block_d, warps, stages = _tile(query, keys)
     return min(passing, 64), stay, block_d, warps, stages

@@ -1,14 +1,14 @@
-"""All rows share their negatives: two matrix products per tile, as in attention, on the tensor cores.
+"""Kernels for negatives that all rows share: two matrix products per tile, as in attention, on the tensor cores.
 
-The forward pass is split over K as far as it takes to fill the GPU; parts of a row merge in `merge_kernel`. The
-gradient of the keys is the same turned around: a program holds a tile of keys and walks over the rows, split likewise.
+The forward pass is split over K to fill the GPU; `merge_kernel` merges the parts of a row. For the gradient of the keys
+a program keeps a tile of keys and loops over the rows, split in the same way.
 
-bfloat16 and float16 are multiplied as they are and added up in float32. Shares of keys are rounded to bfloat16, as in
-attention; to tf32 where the inputs are float16, whose range they leave (float16 itself fits into tf32). float32 is
-multiplied in float32, never in tf32.
+bfloat16 and float16 are multiplied as they are and summed in float32. Shares of keys are rounded to bfloat16, as in
+attention. If the inputs are float16, shares are rounded to tf32, since they exceed the range of float16 (float16 itself
+fits into tf32). float32 is multiplied in float32, never in tf32.
 
-``key_counts`` (B, K), where there are any, say how often each row drew each key: a key's share is multiplied by that,
-and so are its pair and its win. Below 0 it makes the row NaN.
+``key_counts`` (B, K), if given, says how often each row drew each key. A key's share, its pair and its win are
+multiplied by that. A count below 0 makes the row NaN.
 
 Shapes: B rows, K negatives, D width; a tile is BLOCK_B x BLOCK_K.
 """
@@ -24,10 +24,10 @@ from negwise.losses.fused.softmax_parts import LOG2E, inverse
 
 @triton.jit
 def _round_shares(shares, like):
-    """Shares as they are multiplied with vectors like these."""
+    """Shares, rounded for a product with vectors of this dtype."""
     if like.dtype == tl.bfloat16:
         result = shares.to(tl.bfloat16)
-    elif like.dtype == tl.float16:  # to tf32, by hand: what the tensor cores cut off is then zero
+    elif like.dtype == tl.float16:  # to tf32, by hand, so that the bits that tensor cores truncate are 0
         result = ((shares.to(tl.int32, bitcast=True) + 0x1000) & -0x2000).to(tl.float32, bitcast=True)
     else:
         result = shares
@@ -36,7 +36,7 @@ def _round_shares(shares, like):
 
 @triton.jit
 def _add_weighted(shares, vectors, out):
-    """``out + shares @ vectors``, the shares rounded by `_round_shares`."""
+    """``out + shares @ vectors``. The shares come from `_round_shares`."""
     if vectors.dtype == tl.float16:
         result = tl.dot(shares, vectors.to(tl.float32), out, input_precision="tf32")
     else:
@@ -49,9 +49,9 @@ def _dot_in_parts(
     left, m, m_ok, right, n, n_ok, like,
     D: tl.constexpr, M: tl.constexpr, N: tl.constexpr, PART: tl.constexpr,
 ):  # fmt: skip
-    """``left_m . right_n`` (M, N), PART columns at a time: no sum is long where each step cuts off or rounds.
+    """``left_m . right_n`` (M, N), PART columns at a time, so that no sum with truncation or rounding is long.
 
-    Both are read once more, since a tile cannot be cut; what ``m_ok`` or ``n_ok`` leave out is 0.
+    Both are read again, since a tile cannot be cut. The result is 0 where ``m_ok`` or ``n_ok`` is False.
     """
     result = tl.zeros((M, N), tl.float32)
     for first in range(0, D, PART):
@@ -60,13 +60,13 @@ def _dot_in_parts(
         x = tl.load(left + m.to(tl.int64)[:, None] * D + e[None, :], mask=m_ok[:, None] & wide, other=0.0)
         y = tl.load(right + n.to(tl.int64)[:, None] * D + e[None, :], mask=n_ok[:, None] & wide, other=0.0)
         part = tl.dot(x.to(like.dtype), tl.trans(y.to(like.dtype)), input_precision="ieee")
-        result += tl.where(m_ok[:, None], part, 0.0)  # of a plain sum the compiler would make one long product again
+        result += tl.where(m_ok[:, None], part, 0.0)  # a plain sum would be compiled to one long product again
     return result
 
 
 @triton.jit
 def _allowed(mask, limits, own_ids, key_ids, b, j, inside, K, OWN: tl.constexpr):
-    """Which of a tile are seen; ``b`` and ``j`` are broadcast against each other, rows before or after columns."""
+    """The mask of a tile. ``b`` and ``j`` broadcast, with rows first or columns first."""
     ok = inside & (j < limits)
     if mask is not None:
         ok = ok & (tl.load(mask + b * K + j, mask=ok, other=0) != 0)
@@ -79,9 +79,9 @@ def _allowed(mask, limits, own_ids, key_ids, b, j, inside, K, OWN: tl.constexpr)
 
 @triton.jit
 def _split_range(first, last, start, size: tl.constexpr, step: tl.constexpr, DENSE: tl.constexpr, OWN: tl.constexpr):
-    """Cut ``[first, last)`` into what is seen whole and what needs a look: ``[low, high)`` and ``[edge, last)``.
+    """Split ``[first, last)``: ``[low, high)`` and ``[edge, last)`` need a mask, the rest does not.
 
-    ``[low, high)`` are the steps that hold some of ``[start, start + size)``, where rows meet their own positive.
+    ``[low, high)`` are the steps that overlap ``[start, start + size)``, where rows meet their own positive.
     """
     last = tl.maximum(first, last)
     edge = first
@@ -103,7 +103,7 @@ def _forward_tiles(
     PER_ROW_Q: tl.constexpr, STATS: tl.constexpr, QUERY_GRAD: tl.constexpr, WHOLE: tl.constexpr, CLEAN: tl.constexpr,
     OWN: tl.constexpr,
 ):  # fmt: skip
-    """Tiles from ``first`` to ``last``, those from ``jump`` on ``by`` further; ``WHOLE``: each row sees all of each."""
+    """Tiles from ``first`` to ``last``; those from ``jump`` on are ``by`` further. ``WHOLE``: no tile needs a mask."""
     top, total, rounded_total, n_above, n_pairs, poison, acc = carry
     d = tl.arange(0, BLOCK_D)
     lanes = tl.arange(0, BLOCK_K)
@@ -129,7 +129,7 @@ def _forward_tiles(
                 multiple = tl.maximum(multiple, 0.0)
                 ok = multiple > 0
             there = j < stop
-            if CLEAN:  # what no row of the tile sees is not looked at: 0 * inf would be seen by all
+            if CLEAN:  # a key that is masked for all rows becomes 0: 0 * inf would reach every row
                 there = tl.max(ok.to(tl.int32), 0) > 0
                 k = tl.where(there[:, None], k, 0.0).to(keys.dtype.element_ty)
         k = k.to(q.dtype)
@@ -182,7 +182,7 @@ def product_forward_kernel(
 ):  # fmt: skip
     """Columns ``[s span, (s + 1) span)`` of a tile of rows; ``parts`` and ``accs`` as in `merge_kernel`.
 
-    ``DENSE``: every row sees every column, but with ``OWN`` not that of its own number. ``span`` is in whole BLOCK_K.
+    ``DENSE``: nothing is masked, except column b of row b if ``OWN``. ``span`` is a multiple of BLOCK_K.
     """
     s = tl.program_id(1)
     start = tl.program_id(0) * BLOCK_B
@@ -191,7 +191,7 @@ def product_forward_kernel(
     d = tl.arange(0, BLOCK_D)
     tile = inside[:, None] & (d < D)[None, :]
     pos_score = tl.zeros((BLOCK_B,), tl.float32)
-    for column in range(0, D, 16):  # a few columns at a time: whole rows in float32 would not fit into registers
+    for column in range(0, D, 16):  # a few columns at a time, since whole rows in float32 do not fit into registers
         e = column + tl.arange(0, 16)
         part = inside[:, None] & (e < D)[None, :]
         ours = tl.load(query + b[:, None] * D + e[None, :], mask=part, other=0.0).to(tl.float32)
@@ -208,7 +208,7 @@ def product_forward_kernel(
     if counts is not None:
         count = tl.load(counts + b, mask=inside, other=0).to(tl.int64)
         beyond = (count < 0) | (count > K)
-        one = tl.max(tl.where(beyond, b, -1), 0)  # a row that is wrong, if there is one
+        one = tl.max(tl.where(beyond, b, -1), 0)  # a row with a bad count, or -1
         tl.store(errors + 7, one, mask=one >= 0)
         tl.store(errors + 8, tl.sum(tl.where(b == one, count, 0), 0), mask=one >= 0)
         tl.store(errors + 9, K.to(tl.int64), mask=one >= 0)
@@ -255,7 +255,7 @@ def _backward_tiles(
     D: tl.constexpr, BLOCK_B: tl.constexpr, BLOCK_K: tl.constexpr, BLOCK_D: tl.constexpr, PART: tl.constexpr,
     STRIDE: tl.constexpr, PER_ROW_Q: tl.constexpr, WHOLE: tl.constexpr, OWN: tl.constexpr,
 ):  # fmt: skip
-    """`_forward_tiles` turned around: rows from ``first`` to ``last`` onto the gradient of a tile of keys."""
+    """Add rows from ``first`` to ``last`` to the gradient of a tile of keys. Arguments as in `_forward_tiles`."""
     d = tl.arange(0, BLOCK_D)
     lanes = tl.arange(0, BLOCK_B)
     offsets = lanes[:, None] * D + d[None, :]
@@ -306,7 +306,7 @@ def product_backward_kernel(
     D: tl.constexpr, BLOCK_B: tl.constexpr, BLOCK_K: tl.constexpr, BLOCK_D: tl.constexpr, PART: tl.constexpr,
     STRIDE: tl.constexpr, PER_ROW_Q: tl.constexpr, DENSE: tl.constexpr, OWN: tl.constexpr,
 ):  # fmt: skip
-    """``out`` (S, K, D): the gradient of a tile of keys by rows ``[s span, (s + 1) span)``."""
+    """``out`` (S, K, D): the gradient of a tile of keys from rows ``[s span, (s + 1) span)``."""
     s = tl.program_id(1)
     start = tl.program_id(0) * BLOCK_K
     j = start + tl.arange(0, BLOCK_K)

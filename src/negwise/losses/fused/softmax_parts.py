@@ -1,13 +1,12 @@
-"""The parts that the kernels share: a softmax that grows as keys come, and its end; the steps that every layout shares:
-merge the parts of each row, and turn an upstream gradient into the rows' own.
+"""The online softmax that all kernels share: merging the parts of each row, and scaling gradients.
 
-With ``t_j = q . k_j`` (less ``T log q_j`` where the sampler is corrected for), ``t+ = q . k+`` and ``c = log2(e) / T``,
-eq. 1 is ``log(1 + sum_j 2^(c (t_j - t+)))``. A pass keeps
+With ``t_j = q . k_j`` (less ``T log q_j`` if corrected by ``log_q``), ``t+ = q . k+`` and ``c = log2(e) / T``, eq. 1 is
+``log(1 + sum_j 2^(c (t_j - t+)))``. A pass keeps
 
     top = max(t+, max_j t_j),  total = sum_j 2^(c (t_j - top)),  acc = sum_j 2^(c (t_j - top)) key_j
 
-and parts of a row merge by their tops. Scores are subtracted before they are scaled: what is near the top, and so
-matters, then loses nothing.
+and the parts of a row merge by their tops. Scores are subtracted before they are scaled, so that scores near the top,
+which matter most, lose no precision.
 """
 
 # mypy: disable-error-code="no-untyped-def,no-untyped-call,untyped-decorator"
@@ -27,7 +26,7 @@ LOG2E = tl.constexpr(1.4426950408889634)
 
 
 class ForwardResult(NamedTuple):
-    """What a forward pass leaves behind."""
+    """The results of a forward pass."""
 
     loss: Tensor  # (B,) float32
     wins: Tensor  # (B,) float64
@@ -47,7 +46,7 @@ def merge_parts(
     pairs = parts.new_empty(rows, dtype=torch.int64)
     block_d = next_power_of_two(depth)
     unit_grads = accs
-    if accs is not None:  # written over the only part; several are not kept in memory
+    if accs is not None:  # a single part is overwritten; several are freed after the merge
         unit_grads = accs[0] if splits == 1 else parts.new_empty(rows, depth)
     merge_kernel[(rows,)](
         positive, temperature.tensor, temperature.number, parts, accs, unit_grads, loss, wins, pairs, saved,
@@ -63,7 +62,7 @@ def scale_gradients(
     query: Tensor, grad: Tensor, saved: Tensor, unit_grads: Tensor | None, temperature: Temperature,
     for_query: torch.dtype | None, for_positive: torch.dtype | None, for_keys: bool,
 ) -> tuple[Tensor | None, Tensor | None, Tensor | None]:  # fmt: skip
-    """The gradients of query and positive in the dtypes asked for, and the keys' rates, each None where not wanted."""
+    """The gradients of query and positive in the given dtypes, and the rates for the keys; None if not needed."""
     rows, depth = query.shape
     ours = None if for_query is None else torch.empty_like(query, dtype=for_query)
     theirs = None if for_positive is None else torch.empty_like(query, dtype=for_positive)
@@ -78,7 +77,7 @@ def scale_gradients(
 
 @triton.jit
 def inverse(temperatures, temperature, rows, inside, STRIDE: tl.constexpr):
-    """1 / temperature of each row, NaN where it is not a finite number above 0."""
+    """1 / temperature of each row; NaN if the temperature is not a finite number above 0."""
     if temperatures is None:
         value = tl.zeros_like(rows).to(tl.float32) + temperature
     else:
@@ -88,7 +87,7 @@ def inverse(temperatures, temperature, rows, inside, STRIDE: tl.constexpr):
 
 @triton.jit
 def log1p(x):
-    """``2 artanh(x / (2 + x))`` by its series up to 1, where the logarithm of 1 + x would cancel; x >= 0."""
+    """``log(1 + x)`` for x >= 0. Up to 1 it is the series of ``2 artanh(x / (2 + x))``, which does not cancel."""
     z = tl.minimum(x, 1.0) / (2.0 + tl.minimum(x, 1.0))
     w = z * z
     series = 1.0 + w * (
@@ -103,12 +102,12 @@ def merge_kernel(
     D: tl.constexpr, BLOCK_D: tl.constexpr, BLOCK_S: tl.constexpr, CHUNK: tl.constexpr,
     STRIDE: tl.constexpr, CORRECTED: tl.constexpr, QUERY_GRAD: tl.constexpr,
 ):  # fmt: skip
-    """Merge the S parts of row b; its loss, and what the backward pass needs.
+    """Merge the S parts of row b into its loss and what the backward pass needs.
 
-    ``parts`` (7, S, B): top; total; the same of powers as they were rounded to be multiplied, which is what ``acc``
-    has to be held against; negatives above the positive; negatives seen; NaN where something is wrong; t+.
-    ``accs`` (S, B, D). ``unit_grads`` (B, D): d loss / d query, maybe in place of their first part. ``saved`` (3, B):
-    top; ``factor``, the share of key j being ``2^(c (t_j - top)) factor``; the sum of all shares.
+    ``parts`` (7, S, B): top; total; the total of the rounded powers that ``acc`` was computed with; negatives above the
+    positive; number of negatives; NaN after an error, else 0; t+. ``accs`` (S, B, D). ``unit_grads`` (B, D): d loss /
+    d query, possibly in the memory of the first part. ``saved`` (3, B): top; ``factor``, such that the share of key j
+    is ``2^(c (t_j - top)) factor``; the sum of all shares.
     """
     b = tl.program_id(0).to(tl.int64)
     size = S.to(tl.int64) * B
@@ -165,7 +164,7 @@ def scale_gradients_kernel(
     query, unit_grads, grad, saved, temperatures, temperature, for_query, for_positive, rates, B,
     D: tl.constexpr, BLOCK_D: tl.constexpr, STRIDE: tl.constexpr,
 ):  # fmt: skip
-    """Row b's gradients by query and positive; ``rates`` (B,): what a key's share of the row is multiplied by."""
+    """The gradients of query and positive of row b. ``rates`` (B,): the factor of a key's share of the row."""
     b = tl.program_id(0).to(tl.int64)
     d = tl.arange(0, BLOCK_D)
     width = d < D
