@@ -103,7 +103,7 @@ class Setup:
         torch.manual_seed(0)
         scale, task = self.scale, self.task
         places = task.train.max_length
-        return build("bert4rec", task.content(), max_len=places, heads=scale.heads, head_dim=scale.head_dim)
+        return build("bert4rec", {"n_items": task.n_items}, max_len=places, heads=scale.heads, head_dim=scale.head_dim)
 
     def fit(
         self, folder: str, model: Any, steps: int, *, k: float, log_every: int, eval_every: int,

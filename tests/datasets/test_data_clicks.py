@@ -9,6 +9,7 @@ from scipy.special import ndtr
 from negwise.datasets import clicks
 from negwise.datasets.clicks import SHAPES, USER_SPREAD
 from negwise.errors import InputError
+from negwise.tasks import model_content, tokenize
 
 SMALL = {"users": 60, "items": 300, "impressions": 400, "shown": 12, "history": 10, "dimensions": 5}
 
@@ -100,14 +101,24 @@ def test_its_task():
         p in task.train_exclusions[g] and p not in task.negatives[g]
         for p, g in zip(positives, groups.tolist(), strict=True)
     )
-    words = task.text.vocabulary.words
+    texts = tokenize(task)
+    words = texts.tokenizer.words
+    assert texts.tokenizer.encode([task.texts.fields["title"][7]], 30).tolist() == [texts.tokens["title"][7].tolist()]
     edges = np.linspace(0, 1, 9)
     for item in range(20):
-        for dimension, token in enumerate(task.text.tokens["title"][item]):
+        for dimension, token in enumerate(texts.tokens["title"][item][: world.items.shape[1]]):
             low = int(words[token].split("b")[1])
             assert words[token].startswith(f"d{dimension}b")
             assert edges[low] <= ndtr(world.items[item, dimension]) <= edges[low + 1]
-    assert set(task.content()) >= {"title", "abstract", "category", "subcategory", "n_words", "n_users", "n_items"}
+    assert set(model_content(task, texts)) >= {
+        "title",
+        "abstract",
+        "category",
+        "subcategory",
+        "n_words",
+        "n_users",
+        "n_items",
+    }
     assert len(world.task(split="time").test) > 0
 
 

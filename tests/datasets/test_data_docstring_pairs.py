@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from negwise.datasets import Lengths, prepare
+from negwise.datasets import prepare
 from negwise.datasets.docstring_pairs import (
     by_parsing,
     docstrings,
@@ -20,6 +20,7 @@ from negwise.datasets.docstring_pairs import (
 )
 from negwise.datasets.source import Source
 from negwise.datasets.table_cache import open_tables
+from negwise.tasks import model_content, tokenize
 
 STDLIB = Path(sysconfig.get_path("stdlib"))
 
@@ -171,7 +172,7 @@ def test_sources_are_where_python_has_them():
 def test_a_task_of_docs(tmp_path):
     folder, facts = read_docstring_pairs(tmp_path, [STDLIB / "asyncio", STDLIB / "email", STDLIB / "unittest"])
     source = Source("docs", "pairs", open_tables(folder), facts["digest"], folder)
-    task = prepare(source, lengths=Lengths(title=10, body=40))
+    task = prepare(source)
     assert task.digest == facts["digest"]
     assert len(task.train) + len(task.val) + len(task.test) == facts["pairs"] > 200
-    assert set(task.content()) >= {"left", "right", "n_words", "n_items"}
+    assert set(model_content(task, tokenize(task))) >= {"left", "right", "n_words", "n_items"}

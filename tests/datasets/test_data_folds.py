@@ -7,6 +7,7 @@ from data_files import mind_behaviors, mind_news, shared, write_mind
 from negwise.datasets import SplitSizes, clicks, prepare, read
 from negwise.datasets.splits import TEST, TRAIN, VAL, split_at_random
 from negwise.errors import InputError
+from negwise.tasks import tokenize
 
 NEWS = mind_news(40)
 
@@ -56,7 +57,7 @@ def test_no_history_and_no_impression_of_a_held_out_user_is_taught(tmp_path, fol
     assert {whose[group] for group in task.train.groups} == taught
     words = {word for name in {n for row in rows if row[1] in taught for n in [*row[3], *(n for n, _ in row[4])]}
              for word in NEWS[int(name[1:])][3].lower().split()}  # fmt: skip
-    known = set(task.text.vocabulary.words[2:])
+    known = set(tokenize(task).tokenizer.words[2:])
     titles = {word for row in NEWS for word in row[3].lower().split()}
     assert known & titles <= words | {word for row in NEWS for word in row[4].lower().split()}
 

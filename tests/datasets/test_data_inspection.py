@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 from data_files import in_order, mind_behaviors, mind_news, ratings, shared, write_mind
 
-from negwise.datasets import inspect, prepare, read, split_words, text_input
+from negwise.datasets import inspect, prepare, read, text_input
 from negwise.errors import InputError
+from negwise.words import split_words
 
 
 def mind_by_loops(news, behaviors):

@@ -8,7 +8,7 @@ import pyarrow.parquet as pq
 import pytest
 from data_files import compress, in_order, ratings
 
-from negwise.datasets import Lengths, SplitSizes, inspect, prepare, read
+from negwise.datasets import SplitSizes, inspect, prepare, read
 from negwise.datasets.text_input import BadRows, read_delimited
 from negwise.errors import InputError
 
@@ -38,7 +38,7 @@ def write(form, folder):
 
 def sequences_of(source):
     """user -> items, read back through a task's examples."""
-    task = prepare(source, split="last", lengths=Lengths(history=100))
+    task = prepare(source, split="last", history=100)
     users = source.tables["users"]["id"].to_pylist()
     items = source.tables["items"]["id"].to_pylist()
     found = {}
@@ -149,7 +149,7 @@ def test_too_few_days_is_an_error_that_says_what_to_type(source):
 
 
 def test_batches_hold_the_last_places(source):
-    task = prepare(source, lengths=Lengths(history=3))
+    task = prepare(source, history=3)
     index = np.arange(len(task.train))
     query, positives, groups = task.train.batch(index)
     assert query.items.shape == (len(index), 3) and query.positions is None
@@ -162,7 +162,7 @@ def test_batches_hold_the_last_places(source):
 
 
 def test_windows_cut_training_from_the_end(source):
-    task = prepare(source, lengths=Lengths(history=3))
+    task = prepare(source, history=3)
     windows = task.windows
     query = windows.batch(range(len(windows)))
     rows = [items[mask].tolist() for items, mask in zip(query.items, query.mask, strict=True)]

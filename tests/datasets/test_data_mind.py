@@ -6,8 +6,10 @@ import numpy as np
 import pytest
 from data_files import mind_behaviors, mind_news, write_mind
 
-from negwise.datasets import Lengths, SplitSizes, inspect, prepare, read, split_words
+from negwise.datasets import SplitSizes, inspect, prepare, read
 from negwise.errors import InputError
+from negwise.tasks import tokenize
+from negwise.words import split_words
 
 NEWS = mind_news(40)
 MORE = mind_news(12, first=40)
@@ -172,35 +174,39 @@ def test_a_bad_row_names_its_file_and_line(file, text, words, tmp_path):
 def test_token_tables_and_a_vocabulary_of_training_alone(flat, tmp_path):
     path, rows = flat
     source = read(path, cache=tmp_path / "cache")
-    task = prepare(source, lengths=Lengths(title=5, body=12))
+    task = prepare(source)
+    texts = tokenize(task, title_words=5, body_words=12)
     taught = set()
     for _, _, clock, history, shown in rows:
         if int(clock.split("/")[1]) <= 12:
             taught |= {*history, *(name for name, _ in shown)}
     seen = {word for row in NEWS if row[0] in taught for cell in row[3:5] for word in split_words(cell)}
-    vocabulary = task.text.vocabulary
+    vocabulary = texts.tokenizer
     assert set(vocabulary.words[2:]) == seen and vocabulary.words[:2] == ("<pad>", "<unk>")
-    for row, title, body in zip(NEWS, task.text.tokens["title"], task.text.tokens["body"], strict=True):
+    for row, title, body in zip(NEWS, texts.tokens["title"], texts.tokens["body"], strict=True):
         for cell, tokens in ((row[3], title), (row[4], body)):
             found = [vocabulary.words.index(word) if word in seen else 1 for word in split_words(cell)][: len(tokens)]
             assert tokens.tolist() == found + [0] * (len(tokens) - len(found))
-    names = task.text.category_names["category"]
-    assert [names[at] for at in task.text.categories["category"]] == [row[1] for row in NEWS]
-    assert task.text.tokens["title"].dtype == np.int32
+    names = task.texts.category_names["category"]
+    assert [names[at] for at in task.texts.categories["category"]] == [row[1] for row in NEWS]
+    assert texts.tokens["title"].dtype == np.int32
 
 
 def test_title_abstract_pairs_hold_out_news_that_training_never_saw(tmp_path):
     published(tmp_path / "MIND")
     source = read(tmp_path / "MIND", cache=tmp_path / "cache")
-    task = prepare(source, task="pairs", lengths=Lengths(title=30, body=60))
-    vocabulary = task.text.vocabulary
+    task = prepare(source, task="pairs")
+    texts = tokenize(task, title_words=30, body_words=60)
+    vocabulary = texts.tokenizer
 
     def titles(split):
-        mine = task.text.tokens["title"][split.positives]
+        mine = texts.tokens["title"][split.positives]
         return {tuple(token for token in row if token) for row in mine.tolist()}, len(mine)
 
     def written(rows):
-        return {tuple(vocabulary.encode(row[3], 30)[: len(split_words(row[3]))].tolist()) for row in rows if row[4]}
+        return {
+            tuple(vocabulary.encode([row[3]], 30)[0][: len(split_words(row[3]))].tolist()) for row in rows if row[4]
+        }
 
     found, n = titles(task.train)
     assert found == written(NEWS) and n == len(found)

@@ -10,10 +10,12 @@ import pyarrow.parquet as pq
 import pytest
 from data_files import compress
 
-from negwise.datasets import Lengths, Ragged, SplitSizes, inspect, near_duplicates, prepare, read, split_words
+from negwise.datasets import Ragged, SplitSizes, inspect, near_duplicates, prepare, read
 from negwise.datasets.near_duplicates import THRESHOLD, WIDTH, equal_texts, near_duplicate_groups
 from negwise.datasets.pairs import PairTable, pair_task
 from negwise.errors import InputError
+from negwise.tasks import tokenize
+from negwise.words import split_words
 
 PAIRS = [("a first title", "the body, of\nthe first"), ("second", 'quoted "body" here'), ("third", "one more body")]
 NEGATIVES = [["no match", "none at all"], [], ["no match"]]
@@ -163,9 +165,10 @@ def messy(tmp_path):
 
 def item_texts(task):
     """The words of each item's left and right side, back from the token tables."""
-    table = task.text.vocabulary.words
+    texts = tokenize(task, title_words=20, body_words=60)
+    table = texts.tokenizer.words
     return [
-        tuple(tuple(table[token] for token in task.text.tokens[side][item] if token) for side in ("title", "body"))
+        tuple(tuple(table[token] for token in texts.tokens[side][item] if token) for side in ("title", "body"))
         for item in range(task.n_items)
     ]
 
@@ -173,14 +176,14 @@ def item_texts(task):
 @pytest.mark.parametrize("seed", range(3))
 def test_no_body_has_a_near_one_in_another_split(messy, seed):
     source, pairs, _ = messy
-    task = prepare(source, shares=SplitSizes(val=0.2, test=0.2), seed=seed, lengths=Lengths(title=20, body=60))
+    task = prepare(source, shares=SplitSizes(val=0.2, test=0.2), seed=seed)
     texts = item_texts(task)
     part = {}
     for number, split in enumerate((task.train, task.val, task.test)):
         for item in range(*split.candidates):
             part[texts[item]] = number
     # a held-out word that training lacks reads back as <unk>; pairs are looked up by what the vocabulary knows
-    known = set(task.text.vocabulary.words)
+    known = set(tokenize(task).tokenizer.words)
 
     def side(title, body):
         return part[tuple(tuple(w if w in known else "<unk>" for w in split_words(t)) for t in (title, body))]
@@ -197,7 +200,7 @@ def test_no_body_has_a_near_one_in_another_split(messy, seed):
 
 def test_exclusions_are_every_body_that_some_pair_joins_with_the_title(messy):
     source, pairs, _ = messy
-    task = prepare(source, shares=SplitSizes(val=0.01, test=0.01), lengths=Lengths(title=20, body=60))
+    task = prepare(source, shares=SplitSizes(val=0.01, test=0.01))
     texts = item_texts(task)
     joined = {}
     for title, body in pairs:
@@ -219,7 +222,7 @@ def test_exclusions_are_every_body_that_some_pair_joins_with_the_title(messy):
 
 def test_given_negatives_stay_within_their_split(messy):
     source, pairs, negatives = messy
-    task = prepare(source, shares=SplitSizes(val=0.2, test=0.2), lengths=Lengths(title=20, body=60))
+    task = prepare(source, shares=SplitSizes(val=0.2, test=0.2))
     texts = item_texts(task)
     low, high = task.train.candidates
     inside = {body for _, body in texts[low:high]}
@@ -269,11 +272,12 @@ def test_vocabulary_is_that_of_training(messy):
     task = prepare(source, shares=SplitSizes(val=0.3, test=0.3))
     vocabulary = source.tables["words"]["id"].to_pylist()
     low, high = task.train.candidates
-    used = {token for side in ("title", "body") for token in np.unique(task.text.tokens[side][low:high]).tolist()}
+    texts = tokenize(task)
+    used = {token for side in ("title", "body") for token in np.unique(texts.tokens[side][low:high]).tolist()}
     assert 1 not in used  # training knows all of its own words
-    assert used - {0} == set(range(2, len(task.text.vocabulary)))
-    assert len(task.text.vocabulary) - 2 < len(vocabulary)
-    assert (task.text.tokens["body"][high:] == 1).any()
+    assert used - {0} == set(range(2, len(texts.tokenizer)))
+    assert len(texts.tokenizer) - 2 < len(vocabulary)
+    assert (texts.tokens["body"][high:] == 1).any()
 
 
 def test_report_counts_pairs(messy, tmp_path):
@@ -284,7 +288,8 @@ def test_report_counts_pairs(messy, tmp_path):
     assert report.counts["body_length"] == np.mean([len(split_words(body)) for _, body in pairs])
     bodies = [tuple(split_words(body)) for _, body in pairs]
     assert report.negatives.most == max(len(pairs) - bodies.count(body) for body in bodies)
-    assert f"the {sum(len(n) for n in negatives)} given are drawn no more often" in report.negatives.source
+    own = sum(bool(listed) for listed in negatives)
+    assert f"{own} pairs bring negatives of their own, which come first" in report.negatives.source
     assert report.counts["given_negatives"] == sum(len(n) for n in negatives)
 
 
@@ -343,3 +348,51 @@ def test_a_json_list_in_a_cell_that_is_no_text_is_a_bad_row(tmp_path, cell):
     path.write_text('left,right\na title,a body\na title,"' + cell.replace('"', '""') + '"\n')
     with pytest.raises(InputError, match=r"line 3: right is .*expected text with words"):
         read(path, cache=tmp_path / "cache")
+
+
+NUMBERED = [("neg_1", "neg_2"), ("negative_1", "negative_2"), ("Negative 1", "NEGATIVE2"), ("neg_2", "neg_11")]
+
+
+@pytest.mark.parametrize("names", NUMBERED)
+@pytest.mark.parametrize("form", ["csv", "jsonl", "parquet"])
+def test_numbered_columns_of_negatives_are_read_in_their_order(tmp_path, names, form):
+    first, second = names
+    rows = [
+        {"anchor": "a title", "positive": "its body", second: "second wrong", first: "first wrong"},
+        {"anchor": "another", "positive": "other body", second: "", first: "only wrong"},
+    ]
+    path = tmp_path / f"pairs.{form}"
+    if form == "csv":
+        path.write_text(",".join(rows[0]) + "\n" + "".join(",".join(row.values()) + "\n" for row in rows))
+    elif form == "jsonl":
+        path.write_text("".join(json.dumps({k: v for k, v in row.items() if v}) + "\n" for row in rows))
+    else:
+        pq.write_table(pa.Table.from_pylist(rows), path)
+    tables = read(path, cache=tmp_path / "cache").tables
+    texts = tables["texts"]["text"].to_pylist()
+    listed = [[texts[at] for at in row] for row in tables["pairs"]["negatives"].to_pylist()]
+    assert listed == [["first wrong", "second wrong"], ["only wrong"]]
+
+
+def test_given_negatives_keep_the_order_of_the_file(tmp_path):
+    dice = random.Random(3)
+    bodies = [f"body number {n} of them" for n in range(60)]
+    rows = [
+        {"left": f"title {n}", "right": bodies[n], "neg": dice.sample(bodies[:n] + bodies[n + 1 :], 6)}
+        for n in range(60)
+    ]
+    path = tmp_path / "pairs.jsonl"
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    source = read(path, cache=tmp_path / "cache")
+    task = prepare(source)
+
+    def number_of(item):  # the word that tells bodies apart
+        return task.texts.fields["body"][item].split()[2]
+
+    checked = 0
+    for positive, group in zip(task.train.positives, task.train.groups, strict=True):
+        mine = [number_of(item) for item in task.negatives[group]]
+        wanted = [text.split()[2] for text in rows[int(number_of(positive))]["neg"]]
+        assert mine == [number for number in wanted if number in mine]
+        checked += len(mine) > 1
+    assert checked > 20

@@ -18,9 +18,9 @@ from evidence.tasks import TASKS
 from evidence.truth import truths
 from negwise.errors import InputError
 from negwise.jobs import train
+from negwise.metrics import evaluate
 from negwise.requests import TrainRequest
 from negwise.tasks import load_data
-from negwise.metrics import evaluate
 from negwise.theory.separation import auc
 
 WORLD = {"users": 60, "items": 40, "impressions": 240, "shown": 8, "history": 6}

@@ -12,7 +12,7 @@ from negwise.models import build
 from negwise.records import Scores, read_run
 from negwise.samplers import Exclusions, Impression, Lists, Pool, Uniform
 from negwise.schedule import ConstantK, WarmK
-from negwise.tasks import evaluate, evaluation_splits
+from negwise.tasks import evaluate, evaluation_splits, model_content, tokenize
 from negwise.training import Settings, fit, load_weights
 
 
@@ -23,7 +23,7 @@ def lists(ragged):
 def make(name, task, **settings):
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
-        return build(name, task.content(), **settings)
+        return build(name, model_content(task, tokenize(task)), **settings)
 
 
 def go(out, model, task, sampler, rule, examples=None, mask_items=None, **settings):

@@ -1,7 +1,7 @@
 """Data sets: read a folder, a file or embedded data, split it, and make the examples that training needs.
 
     source = read("MINDsmall")                   # parsed once, then memory-mapped
-    task = prepare(source, split="time")         # examples, exclusions, token tables
+    task = prepare(source, split="time")         # examples, exclusions, texts
     query, positives, groups = task.train.batch([0, 1, 2])
 
 This package does not depend on K, models or losses. It imports torch when the first batch is made.
@@ -13,29 +13,29 @@ from negwise.datasets.clicks import ClickWorld, clicks
 from negwise.datasets.examples import Batch, Examples, SequenceWindows, TaskData
 from negwise.datasets.formats import EMBEDDED
 from negwise.datasets.inspection import DataReport, inspect, inspect_source
-from negwise.datasets.prepare import Lengths, prepare
+from negwise.datasets.prepare import HISTORY, prepare
 from negwise.datasets.ragged import Ragged
 from negwise.datasets.source import Source, open_source, read
 from negwise.datasets.splits import SplitSizes
 from negwise.datasets.table_cache import cache_folder
 from negwise.datasets.text_input import Problem
-from negwise.datasets.vocabulary import Text, Vocabulary, split_words
+from negwise.datasets.texts import TaskTexts, Texts
 
 __all__ = [
     "EMBEDDED",
+    "HISTORY",
     "Batch",
     "ClickWorld",
     "DataReport",
     "Examples",
-    "Lengths",
     "Problem",
     "Ragged",
     "SequenceWindows",
     "Source",
     "SplitSizes",
     "TaskData",
-    "Text",
-    "Vocabulary",
+    "TaskTexts",
+    "Texts",
     "cache_folder",
     "clicks",
     "inspect",
@@ -43,5 +43,4 @@ __all__ = [
     "open_source",
     "prepare",
     "read",
-    "split_words",
 ]

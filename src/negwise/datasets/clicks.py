@@ -24,7 +24,7 @@ from negwise.datasets.examples import TaskData
 from negwise.datasets.impressions import Impressions, impression_task
 from negwise.datasets.ragged import Ragged, offsets_of
 from negwise.datasets.splits import SplitSizes
-from negwise.datasets.vocabulary import SPECIAL, Text, Vocabulary
+from negwise.datasets.texts import TaskTexts, Texts
 from negwise.errors import InputError
 
 Floats = NDArray[np.float64]
@@ -98,7 +98,7 @@ class ClickWorld:
     def task(self, *, split: str = "user", shares: SplitSizes | None = None, history: int = 50) -> TaskData:
         """The task. Texts name the eighth of each coordinate, so that text models can learn the affinities."""
         task = impression_task(self.impressions, split, shares or SplitSizes(), history, self.seed, "clicks")
-        return replace(task, text=_text(self.items), digest=self.digest)
+        return replace(task, texts=_texts(self.items), digest=self.digest)
 
     @cached_property
     def digest(self) -> str:
@@ -199,22 +199,25 @@ def _bins(items: Floats) -> NDArray[np.int64]:
     return np.minimum((ndtr(items) * BINS).astype(np.int64), BINS - 1)
 
 
-def _text(items: Floats) -> Text:
+def _texts(items: Floats) -> TaskTexts:
     """A word for each coordinate, "d3b7" where number 3 lies in eighth 7; the category is the strongest coordinate."""
-    dimensions = items.shape[1]
-    tokens = (len(SPECIAL) + np.arange(dimensions) * BINS + _bins(items)).astype(np.int32)
-    names = (f"d{dimension}b{number}" for dimension in range(dimensions) for number in range(BINS))
+    n_items, dimensions = items.shape
+    words = [f"d{dimension}b{number}" for dimension in range(dimensions) for number in range(BINS)]
+    ids = np.arange(dimensions) * BINS + _bins(items)
+    strings = [" ".join(words[at] for at in row) for row in ids]
+    texts = Texts(strings, Ragged(np.arange(n_items + 1) * dimensions, ids.ravel()), words)
     strongest = np.abs(items).argmax(1)
     upward = np.take_along_axis(items, strongest[:, None], 1)[:, 0] > 0
     category, subcategory = strongest + 1, 2 * strongest + upward + 1
-    return Text(
-        Vocabulary((*SPECIAL, *names)),
-        {"title": tokens, "body": tokens},
+    return TaskTexts(
+        {"title": texts, "body": texts},
+        np.arange(n_items),
         {"category": category.astype(np.int32), "subcategory": subcategory.astype(np.int32)},
         {
             "category": ("", *(f"d{dimension}" for dimension in range(dimensions))),
             "subcategory": ("", *(f"d{dimension}{sign}" for dimension in range(dimensions) for sign in "-+")),
         },
+        ("<pad>", "<unk>", *words),
     )
 
 

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from negwise.datasets.ragged import Ints, Ragged
-from negwise.datasets.vocabulary import Text
+from negwise.datasets.texts import TaskTexts
 from negwise.errors import InputError
 
 if TYPE_CHECKING:
@@ -108,19 +108,10 @@ class TaskData:
     impressions: Ragged | None = None
     labels: NDArray[np.int8] | None = None
     windows: SequenceWindows | None = None
-    text: Text | None = None
+    texts: TaskTexts | None = None
     split: str = ""
     digest: str = ""
     notes: tuple[str, ...] = ()
-
-    def content(self) -> dict[str, Any]:
-        """The inputs of `negwise.models.build`: token tables, categories and counts by name."""
-        found: dict[str, Any] = {"n_items": self.n_items, "n_users": self.n_users}
-        if self.text is not None:
-            title, body = ("left", "right") if self.name == "pairs" else ("title", "abstract")
-            found |= {title: self.text.tokens["title"], body: self.text.tokens["body"], **self.text.categories}
-            found["n_words"] = len(self.text.vocabulary)
-        return found
 
 
 def padded_windows(items: Ints, start: Ints, end: Ints, max_length: int) -> tuple[Ints, NDArray[np.bool_]]:

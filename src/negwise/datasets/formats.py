@@ -55,6 +55,9 @@ PAIRS = {
     "right": {"right", "pos", "positive", "body", "answer", "abstract"},
     "negatives": {"negatives", "neg", "negative"},
 }
+NEGATIVE = "negative "
+"""What the roles of numbered columns of negatives begin with."""
+_NUMBERED = re.compile(r"neg(?:ative)?s?(\d{1,9})")
 NEEDED = {"interactions": ("user", "item"), "pairs": ("left", "right")}
 ROLES = {"interactions": INTERACTIONS, "pairs": PAIRS}
 
@@ -99,12 +102,20 @@ def choose_columns(path: Path, kind: str, names: Sequence[str], wanted: Mapping[
             )
         if found:
             chosen[role] = found[0]
+    if kind == "pairs":
+        chosen |= numbered_negatives(names)
     missing = [role for role in NEEDED[kind] if role not in chosen]
     if missing:
         raise InputError(f"{path}: no column for {', '.join(missing)}. Columns: {', '.join(names)}.")
     if "impression" in chosen and "label" not in chosen:
         raise InputError(f"{path}: impressions need a label column (1 clicked, 0 shown and not clicked). Add one.")
     return chosen
+
+
+def numbered_negatives(names: Iterable[str]) -> dict[str, str]:
+    """Columns of one negative each, such as ``neg_1`` or ``negative_2``, in the order of their numbers."""
+    found = sorted((int(match[1]), name) for name in names if (match := _NUMBERED.fullmatch(_normalize(name))))
+    return {f"{NEGATIVE}{number}": name for number, name in found}
 
 
 def matching_names(names: Iterable[str], known: set[str]) -> list[str]:

@@ -241,8 +241,8 @@ def _of_pairs(source: Source) -> DataReport:
     table = source.tables["pairs"]
     left, right, given = (Ragged.of_arrow(table[name]) for name in ("left_words", "right_words", "negatives"))
     equal = equal_texts(right)
-    # Given negatives are candidates like other texts: they can be drawn, but no more often than others.
-    among = f"; the {len(given.ids):,} given are drawn no more often than others" if len(given.ids) else ""
+    with_given = int((given.lengths > 0).sum())
+    among = f"; {with_given:,} pairs bring negatives of their own, which come first" if with_given else ""
     others = len(right) - np.bincount(equal)[equal]
     negatives = _available(others, f"right texts of other pairs, without equal texts{among}")
     rows = table.slice(0, EXAMPLES).select(["left", "right"]).to_pylist()

@@ -81,7 +81,7 @@ def pair_task(data: PairTable, split: str, shares: SplitSizes, seed: int, path: 
     group_of = np.full(n_pairs, -1)
     numbers, group_of[pairs_kept] = np.unique(group_key[pairs_kept], return_inverse=True)
     exclusions = _exclusions(title, body, pairs_kept, group_of[pairs_kept], rows)
-    negatives = _drop_excluded(Ragged.of_pairs(group_of[pair], item[negative], len(numbers)), exclusions, notes)
+    negatives = _drop_excluded(Ragged.in_order(group_of[pair], item[negative], len(numbers)), exclusions, notes)
 
     counts = np.bincount(split_of[rows], minlength=3)
     ends = np.cumsum(counts)

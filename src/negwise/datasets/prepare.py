@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,24 +18,11 @@ from negwise.datasets.sequences import Sequences, sequence_task, sequences_from_
 from negwise.datasets.source import Source
 from negwise.datasets.splits import SplitSizes
 from negwise.datasets.table_cache import TableWriter, get_or_build, open_tables
-from negwise.datasets.vocabulary import Text, Vocabulary, number_categories
+from negwise.datasets.texts import TaskTexts, Texts, concatenated, number_categories
 from negwise.errors import InputError
 
+HISTORY = 50
 DEFAULT_SPLIT = {"impressions": "time", "sequences": "last", "pairs": "random"}
-
-
-@dataclass(frozen=True)
-class Lengths:
-    """Maximum lengths: words of a title, words of a body, items of a history."""
-
-    title: int = 30
-    body: int = 100
-    history: int = 50
-
-    def __post_init__(self) -> None:
-        for name in ("title", "body", "history"):
-            if getattr(self, name) < 1:
-                raise InputError(f"{name}={getattr(self, name)}, expected 1 or more")
 
 
 def prepare(
@@ -45,8 +31,7 @@ def prepare(
     task: str | None = None,
     split: str | None = None,
     shares: SplitSizes | None = None,
-    lengths: Lengths | None = None,
-    min_count: int = 1,
+    history: int = HISTORY,
     seed: int = 0,
 ) -> TaskData:
     """A `TaskData` from ``source``. ``task``: "impressions", "sequences" or "pairs" (None: the default of the data).
@@ -62,16 +47,18 @@ def prepare(
             f"{source.path}: got the task {name}, but {source.kind} data supports {' and '.join(available)}. "
             f"Choose a model for {' or '.join(available)} (docs/training.md lists them), or other data."
         )
-    shares, lengths = shares or SplitSizes(), lengths or Lengths()
+    if history < 1:
+        raise InputError(f"history={history}, expected 1 or more items")
+    shares = shares or SplitSizes()
     split_name = split or ("folders" if source.kind == "mind" and name == "pairs" else DEFAULT_SPLIT[name])
     if name == "pairs":
-        prepared = _prepare_pairs(source, split_name, shares, lengths, min_count, seed)
+        prepared = _prepare_pairs(source, split_name, shares, seed)
     elif name == "sequences":
-        prepared = sequence_task(load_sequences(source), split_name, shares, lengths.history, seed, source.path)
+        prepared = sequence_task(load_sequences(source), split_name, shares, history, seed, source.path)
     else:
-        prepared = impression_task(load_impressions(source), split_name, shares, lengths.history, seed, source.path)
+        prepared = impression_task(load_impressions(source), split_name, shares, history, seed, source.path)
         if source.kind == "mind":
-            prepared = replace(prepared, text=_news_text(source, prepared, lengths, min_count))
+            prepared = replace(prepared, texts=_news_texts(source, prepared))
     return replace(prepared, digest=source.digest)
 
 
@@ -131,33 +118,36 @@ def load_impressions(source: Source) -> Impressions:
     )
 
 
-def _prepare_pairs(
-    source: Source, split: str, shares: SplitSizes, lengths: Lengths, min_count: int, seed: int
-) -> TaskData:
+def _prepare_pairs(source: Source, split: str, shares: SplitSizes, seed: int) -> TaskData:
     left, right, texts, negatives, folder = _load_pairs(source)
-    bodies = right.followed_by(texts)
-    near = _near_duplicates(source, bodies)
-    arranged = pair_task(PairTable(left, right, texts, negatives, near, folder), split, shares, seed, source.path)
+    bodies = concatenated(right, texts)
+    near = _near_duplicates(source, bodies.words)
+    table = PairTable(left.words, right.words, texts.words, negatives, near, folder)
+    arranged = pair_task(table, split, shares, seed, source.path)
     task, rows = arranged.task, arranged.rows
-    titles = left.followed_by(Ragged.of([[]] * len(texts)))
-    training_rows = np.arange(*task.train.candidates)
-    text = _text(source, {"title": titles.take(rows), "body": bodies.take(rows)}, training_rows, lengths, min_count)
-    return replace(task, text=text)
+    nothing = Texts([""] * len(texts), Ragged.of([[]] * len(texts)), left.word_list)
+    fields = {"title": concatenated(left, nothing).take(rows), "body": bodies.take(rows)}
+    return replace(task, texts=TaskTexts(fields, np.arange(*task.train.candidates), {}, {}))
 
 
-def _load_pairs(source: Source) -> tuple[Ragged, Ragged, Ragged, Ragged, Ints | None]:
+def _load_pairs(source: Source) -> tuple[Texts, Texts, Texts, Ragged, Ints | None]:
+    """Left and right texts, texts that are only negatives, the negatives of each pair, and its folder."""
     if source.kind == "mind":
-        news = source.tables["news"]
-        title, abstract = (Ragged.of_arrow(news[f"{name}_words"]) for name in ("title", "abstract"))
-        both = np.flatnonzero((title.lengths > 0) & (abstract.lengths > 0))
+        title, abstract = (_texts(source, "news", name, f"{name}_words") for name in ("title", "abstract"))
+        both = np.flatnonzero((title.words.lengths > 0) & (abstract.words.lengths > 0))
         if not len(both):
             raise InputError(f"{source.path}: no news item has an abstract, so there are no title-abstract pairs.")
-        nothing = Ragged.of([])
-        folder = None if source.parts == ("",) else int_column(news, "part")[both]
+        nothing = Texts([], Ragged.of([]), title.word_list)
+        folder = None if source.parts == ("",) else int_column(source.tables["news"], "part")[both]
         return title.take(both), abstract.take(both), nothing, Ragged.of([[]] * len(both)), folder
-    pairs = source.tables["pairs"]
-    left, right, negatives = (Ragged.of_arrow(pairs[name]) for name in ("left_words", "right_words", "negatives"))
-    return left, right, Ragged.of_arrow(source.tables["texts"]["words"]), negatives, None
+    left, right = (_texts(source, "pairs", name, f"{name}_words") for name in ("left", "right"))
+    negatives = Ragged.of_arrow(source.tables["pairs"]["negatives"])
+    return left, right, _texts(source, "texts", "text", "words"), negatives, None
+
+
+def _texts(source: Source, table: str, strings: str, words: str) -> Texts:
+    columns = source.tables[table]
+    return Texts(columns[strings], Ragged.of_arrow(columns[words]), source.word_list)
 
 
 def _near_duplicates(source: Source, bodies: Ragged) -> Ints:
@@ -173,7 +163,7 @@ def _near_duplicates(source: Source, bodies: Ragged) -> Ints:
     return int_column(open_tables(folder)["near"], "group")
 
 
-def _news_text(source: Source, task: TaskData, lengths: Lengths, min_count: int) -> Text:
+def _news_texts(source: Source, task: TaskData) -> TaskTexts:
     """The vocabulary counts news in training: those in its impressions, and in the histories of these."""
     news = source.tables["news"]
     assert task.impressions is not None
@@ -182,17 +172,8 @@ def _news_text(source: Source, task: TaskData, lengths: Lengths, min_count: int)
     in_training[task.impressions.take(groups).ids] = True
     first, last = distinct_pairs(task.train.start, task.train.end)
     in_training[task.train.items[flat_indices(first, offsets_of(last - first))]] = True
-    fields = {name: Ragged.of_arrow(news[f"{name}_words"]) for name in ("title", "abstract")}
-    text = _text(
-        source, {"title": fields["title"], "body": fields["abstract"]}, np.flatnonzero(in_training), lengths, min_count
-    )
+    title, abstract = (_texts(source, "news", name, f"{name}_words") for name in ("title", "abstract"))
     numbered = {name: number_categories(news[name].to_pylist()) for name in ("category", "subcategory")}
     categories = {name: numbers for name, (numbers, _) in numbered.items()}
-    return replace(text, categories=categories, category_names={name: names for name, (_, names) in numbered.items()})
-
-
-def _text(source: Source, fields: Mapping[str, Ragged], training_rows: Ints, lengths: Lengths, min_count: int) -> Text:
-    file_words: Sequence[str] = source.tables["words"]["id"].to_pylist()
-    vocabulary = Vocabulary.of([field.take(training_rows) for field in fields.values()], file_words, min_count)
-    tokens = {name: vocabulary.table(field, file_words, getattr(lengths, name)) for name, field in fields.items()}
-    return Text(vocabulary, tokens, {}, {})
+    names = {name: names for name, (_, names) in numbered.items()}
+    return TaskTexts({"title": title, "body": abstract}, np.flatnonzero(in_training), categories, names)

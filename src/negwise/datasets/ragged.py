@@ -34,6 +34,14 @@ class Ragged:
         return cls(offsets_of(np.bincount(rows, minlength=n_rows)), ids)
 
     @classmethod
+    def in_order(cls, rows: Ints, ids: Ints, n_rows: int) -> Ragged:
+        """From (row, id) pairs. Each row keeps the order in which its ids came, each id once."""
+        span = int(ids.max(initial=0)) + 1
+        first = np.sort(np.unique(rows * span + ids, return_index=True)[1])
+        rows, ids = rows[first], ids[first]
+        return cls(offsets_of(np.bincount(rows, minlength=n_rows)), ids[np.argsort(rows, kind="stable")])
+
+    @classmethod
     def of_arrow(cls, column: Any) -> Ragged:
         """From an Arrow list column, chunked or not. A null becomes an empty list."""
         lengths = [chunk.value_lengths().fill_null(0).to_numpy(zero_copy_only=False) for chunk in column.chunks]
@@ -71,7 +79,7 @@ class Ragged:
 
 
 def difference(lists: Ragged, others: Ragged) -> Ragged:
-    """Row by row, the ids of ``lists`` that are not in ``others``. Rows of both are sorted sets."""
+    """Row by row, the ids of ``lists`` that are not in ``others``, whose rows are sorted sets."""
     span = max(int(lists.ids.max(initial=0)), int(others.ids.max(initial=0))) + 1
     mine, theirs = (part.rows * span + part.ids for part in (lists, others))
     at = np.searchsorted(theirs, mine)

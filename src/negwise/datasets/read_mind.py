@@ -13,7 +13,7 @@ from negwise.datasets.formats import SPLIT_FOLDERS, DetectedFormat
 from negwise.datasets.table_cache import IdMap, TableWriter
 from negwise.datasets.text_input import BadRows, quote, read_lines
 from negwise.datasets.timestamps import parse_mind_timestamp
-from negwise.datasets.vocabulary import split_words
+from negwise.words import split_words
 
 NEWS = {"id": "string", "category": "string", "subcategory": "string", "title": "string", "abstract": "string"}
 NEWS |= {"title_words": "ints", "abstract_words": "ints", "part": "int8"}

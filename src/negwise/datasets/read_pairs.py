@@ -12,11 +12,11 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from negwise.datasets.formats import DetectedFormat, choose_columns
+from negwise.datasets.formats import NEGATIVE, DetectedFormat, choose_columns
 from negwise.datasets.rows import is_unicode, read_rows
 from negwise.datasets.table_cache import IdMap, TableWriter
 from negwise.datasets.text_input import BadRows, quote
-from negwise.datasets.vocabulary import has_words, split_words
+from negwise.words import has_words, split_words
 
 PAIRS = {"left": "string", "right": "string", "left_words": "ints", "right_words": "ints", "negatives": "ints"}
 TEXTS = {"text": "string", "words": "ints"}
@@ -30,18 +30,20 @@ def read_pairs(detected: DetectedFormat, folder: Path, bad_rows: BadRows, column
     with PairWriter(folder) as writer:
         for where, cells in read_rows(detected, bad_rows, chosen):
             left, rights = cells["left"], _texts(cells["right"])
-            negatives = _texts(cells.get("negatives"))
+            given = [cell for role, cell in cells.items() if role == "negatives" or role.startswith(NEGATIVE)]
+            wrong = next((cell for cell in given if _texts(cell) is None), None)
             if not isinstance(left, str) or not has_words(left):
                 bad_rows.add_row(file, where, f"{chosen['left']} is {quote(left)}, expected text with words")
             elif rights is None or not rights:
                 bad_rows.add_row(file, where, f"{chosen['right']} is {quote(cells['right'])}, expected text with words")
-            elif negatives is None:
-                came = quote(cells["negatives"])
+            elif wrong is not None:
+                came = quote(wrong)
                 bad_rows.add_row(
                     file, where, f"negatives are {came}, expected text with words, or a list of such texts"
                 )
             else:
                 good += 1
+                negatives = [text for cell in given for text in _texts(cell) or ()]
                 for right in rights:
                     writer.add(left, right, negatives)
     return good

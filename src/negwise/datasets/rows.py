@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from negwise.datasets.formats import ROLES, DetectedFormat, matching_names
+from negwise.datasets.formats import ROLES, DetectedFormat, matching_names, numbered_negatives
 from negwise.datasets.text_input import BadRows, quote, read_delimited, read_lines
 from negwise.errors import InputError, require
 
@@ -89,6 +89,8 @@ def _jsonl_rows(detected: DetectedFormat, bad_rows: BadRows, chosen: Mapping[str
         if twice is not None:
             bad_rows.add_row(file, f"line {number}", f"both {' and '.join(twice)}, expected one of them")
             continue
+        if detected.kind == "pairs":
+            cells |= {role: row[name] for role, name in numbered_negatives(row).items()}
         yield f"line {number}", cells | {role: row[name] for role, (name,) in further.items()}
 
 

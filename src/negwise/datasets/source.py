@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +34,11 @@ class Source:
     folder: Path
     problems: tuple[Problem, ...] = ()
     parts: tuple[str, ...] = ()
+
+    @cached_property
+    def word_list(self) -> list[str]:
+        """The words of all texts; tables hold texts as row numbers of it."""
+        return self.tables["words"]["id"].to_pylist()
 
     @property
     def key(self) -> str:

@@ -110,6 +110,7 @@ def fit_task(
         mask_items=task.mask_items,
         config={"run": identity_of(request), "split": task.data.split},
         data_digest=task.data.digest,
+        assets=task.assets,
         until=until,
         should_stop=should_stop,
         popularity=task.data.popularity,

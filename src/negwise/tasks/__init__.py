@@ -10,9 +10,11 @@ from negwise.tasks.evaluation import evaluate, evaluation_splits
 from negwise.tasks.loss_choice import make_loss
 from negwise.tasks.sampler_choice import make_sampler, max_negatives
 from negwise.tasks.task import Task, load_data, make_model, make_task
+from negwise.tasks.text import TokenizedTexts, model_content, tokenize
 
 __all__ = [
     "Task",
+    "TokenizedTexts",
     "evaluate",
     "evaluation_splits",
     "load_data",
@@ -21,4 +23,6 @@ __all__ = [
     "make_sampler",
     "make_task",
     "max_negatives",
+    "model_content",
+    "tokenize",
 ]

@@ -1,46 +1,21 @@
-"""Tokens and vocabularies against plain Python."""
-
-from collections import Counter
+"""Words, timestamps and ragged lists against plain Python."""
 
 import numpy as np
 import pytest
 
-from negwise.datasets import Ragged, Vocabulary, split_words
+from negwise.datasets import Ragged, Texts
 from negwise.datasets.ragged import difference
+from negwise.datasets.texts import concatenated, number_categories
 from negwise.datasets.timestamps import parse_mind_timestamp, parse_timestamp
-from negwise.datasets.vocabulary import number_categories
-from negwise.errors import InputError
+from negwise.words import has_words, split_words
 
 TEXTS = ["The cat; the dog's 2 toys.", "", "snake_case and naïve café", "the the THE"]
-
-
-def number_words(texts):
-    """Texts as numbers into their own word list."""
-    number = {}
-    return Ragged.of([[number.setdefault(word, len(number)) for word in split_words(text)] for text in texts]), list(
-        number
-    )
 
 
 def test_words():
     assert split_words(TEXTS[0]) == ["the", "cat", "the", "dog's", "2", "toys"]
     assert split_words(TEXTS[2]) == ["snake", "case", "and", "naïve", "café"]
-    assert split_words("...") == []
-
-
-@pytest.mark.parametrize(("min_count", "most"), [(1, None), (2, None), (1, 3)])
-def test_vocabulary_counts_what_it_is_given(min_count, most):
-    texts, file_words = number_words(TEXTS)
-    taught = texts.take(np.array([0, 3]))
-    vocabulary = Vocabulary.of([taught], file_words, min_count, most)
-    count = Counter(word for text in (TEXTS[0], TEXTS[3]) for word in split_words(text))
-    order = [word for word, n in count.most_common() if n >= min_count][:most]
-    assert vocabulary.words == ("<pad>", "<unk>", *order)
-    table = vocabulary.table(texts, file_words, 4)
-    for row, text in zip(table, TEXTS, strict=True):
-        assert row.tolist() == vocabulary.encode(text, 4).tolist()
-        found = [vocabulary.words.index(word) if word in order else 1 for word in split_words(text)][:4]
-        assert row.tolist() == found + [0] * (4 - len(found))
+    assert split_words("...") == [] and not has_words("...") and has_words("a")
 
 
 def test_categories_by_count():
@@ -48,9 +23,12 @@ def test_categories_by_count():
     assert names == ("", "a", "b") and numbers.tolist() == [2, 1, 0, 1]
 
 
-def test_lengths_are_checked():
-    with pytest.raises(InputError, match="length=0"):
-        Vocabulary(("<pad>", "<unk>")).table(Ragged.of([[]]), [], 0)
+def test_texts_stay_as_they_were_written():
+    first = Texts(["One two", "THREE!"], Ragged.of([[0, 1], [2]]), ["one", "two", "three", "four"])
+    both = concatenated(first, Texts(["Four"], Ragged.of([[3]]), first.word_list))
+    chosen = both.take(np.array([2, 0]))
+    assert [chosen[at] for at in range(2)] == ["Four", "One two"] and len(chosen) == 2
+    assert [chosen.words[at].tolist() for at in range(2)] == [[3], [0, 1]]
 
 
 @pytest.mark.parametrize(

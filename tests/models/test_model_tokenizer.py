@@ -1,0 +1,53 @@
+"""The tokenizer against plain Python, and that it comes back from its file."""
+
+from collections import Counter
+
+import numpy as np
+import pytest
+
+from negwise.datasets import Ragged
+from negwise.errors import InputError
+from negwise.models import WordTokenizer
+from negwise.words import split_words
+
+TEXTS = ["The cat; the dog's 2 toys.", "", "snake_case and na\u00efve caf\u00e9", "the the THE"]
+
+
+def number_words(texts):
+    """Texts as word ids of their own word list."""
+    number = {}
+    rows = [[number.setdefault(word, len(number)) for word in split_words(text)] for text in texts]
+    return Ragged.of(rows), list(number)
+
+
+@pytest.mark.parametrize(("min_count", "max_words"), [(1, None), (2, None), (1, 3)])
+def test_a_tokenizer_counts_the_training_texts(min_count, max_words):
+    texts, word_list = number_words(TEXTS)
+    tokenizer = WordTokenizer.train([texts.take(np.array([0, 3]))], word_list, min_count, max_words)
+    count = Counter(word for text in (TEXTS[0], TEXTS[3]) for word in split_words(text))
+    order = [word for word, n in count.most_common() if n >= min_count][:max_words]
+    assert tokenizer.words == ("<pad>", "<unk>", *order)
+    table = tokenizer.encode_words(texts, word_list, 4)
+    assert np.array_equal(table, tokenizer.encode(TEXTS, 4)) and table.dtype == np.int32
+    for row, text in zip(table, TEXTS, strict=True):
+        found = [tokenizer.words.index(word) if word in order else 1 for word in split_words(text)][:4]
+        assert row.tolist() == found + [0] * (4 - len(found))
+
+
+def test_a_tokenizer_comes_back_from_its_file():
+    texts, word_list = number_words(TEXTS)
+    tokenizer = WordTokenizer.train([texts], word_list)
+    again = WordTokenizer.from_json(tokenizer.to_json(title=20))
+    assert again.words == tokenizer.words and len(again) == len(tokenizer)
+    assert np.array_equal(again.encode(["the caf\u00e9 unheard"], 5), tokenizer.encode(["the caf\u00e9 unheard"], 5))
+    for broken in (b"[]", b'{"kind": "bpe", "words": []}', b'{"kind": "words", "words": ["a", "b"]}'):
+        with pytest.raises(InputError, match="not a tokenizer of words"):
+            WordTokenizer.from_json(broken)
+
+
+def test_what_cannot_be_is_refused():
+    with pytest.raises(InputError, match="length=0"):
+        WordTokenizer(("<pad>", "<unk>")).encode_words(Ragged.of([[]]), [], 0)
+    with pytest.raises(InputError, match="min_count=0"):
+        WordTokenizer.train([], [], 0)
+    assert WordTokenizer(("<pad>", "<unk>")).encode([], 3).shape == (0, 3)
