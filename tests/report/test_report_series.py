@@ -2,28 +2,28 @@
 
 import pytest
 
-from negwise.records import Run
+from negwise.records import EvalRecord, RunLog, StepRecord
 from negwise.report.series import evaluations, k_at, most_points, thinned, windows
 from negwise.report.subject import Arm, Trial
 
 
 def step(at, loss, time=None, k=2.0, bound=0.5):
-    record = {"kind": "step", "step": at, "time": at if time is None else time, "k": k, "k_used": k}
-    return record | {"loss": loss, "log_k1": 1.0, "mi_bound": bound}
+    time = at if time is None else time
+    return StepRecord(at, time, k=k, k_used=k, loss=loss, log_k1=1.0, mi_bound=bound)
 
 
 def val(at, auc, **metrics):
-    return {"kind": "eval", "step": at, "split": "val", "auc": auc, "metrics": metrics}
+    return EvalRecord(auc, metrics=metrics, step=at, split="val")
 
 
 def arm_of(*logs, states=None):
     states = states or ["done"] * len(logs)
-    trials = [Trial(i, None, state, log=log) for i, (log, state) in enumerate(zip(logs, states, strict=True))]
-    return Arm("a", "2", 2.0, None, tuple(trials))
+    trials = [Trial(i, "", state, log=log) for i, (log, state) in enumerate(zip(logs, states, strict=True))]
+    return Arm("a", "2", 2.0, None, False, None, (), tuple(trials))
 
 
 def test_a_window_weighs_records_by_their_steps():
-    arm = arm_of(Run((step(1, 4.0), step(2, 2.0), step(10, 1.0, bound=None)), (), ()))
+    arm = arm_of(RunLog((step(1, 4.0), step(2, 2.0), step(10, 1.0, bound=None))))
     (whole,) = windows(arm, 1)
     assert (whole.start, whole.end, whole.began) == (0.0, 10.0, 0.0)
     assert whole.values["loss"] == pytest.approx((4.0 * 1 + 2.0 * 1 + 1.0 * 8) / 10)
@@ -33,8 +33,8 @@ def test_a_window_weighs_records_by_their_steps():
 
 
 def test_seeds_are_averaged_where_all_have_records():
-    one = Run((step(5, 1.0, time=10.0), step(10, 3.0, time=20.0)), (), ())
-    two = Run((step(5, 2.0, time=14.0), step(7, 9.0, time=19.0)), (), ())
+    one = RunLog((step(5, 1.0, time=10.0), step(10, 3.0, time=20.0)))
+    two = RunLog((step(5, 2.0, time=14.0), step(7, 9.0, time=19.0)))
     (shared,) = windows(arm_of(one, two), 10)
     assert (shared.end, shared.values["loss"], shared.values["time"]) == (5.0, 1.5, 12.0)
     both = windows(arm_of(one, two, states=["done", "failed"]), 10)  # what failed does not cut what is done
@@ -44,8 +44,8 @@ def test_seeds_are_averaged_where_all_have_records():
 
 
 def test_evaluations_have_means_errors_and_the_clock():
-    one = Run((step(4, 1.0, time=8.0),), (val(0, 0.5), val(4, 0.8, hit=0.1)), ())
-    two = Run((step(4, 1.0, time=10.0),), (val(0, 0.5), val(4, 0.9), val(8, 0.95)), ())
+    one = RunLog((step(4, 1.0, time=8.0),), (val(0, 0.5), val(4, 0.8, hit=0.1)))
+    two = RunLog((step(4, 1.0, time=10.0),), (val(0, 0.5), val(4, 0.9), val(8, 0.95)))
     start, end = evaluations(arm_of(one, two), "val", "auc", 10)
     assert (start.step, start.seconds, end.step, end.seconds) == (0.0, 0.0, 4.0, 9.0)
     assert (end.score.value, end.score.se, end.score.n) == (pytest.approx(0.85), pytest.approx(0.05), 2)
@@ -55,7 +55,7 @@ def test_evaluations_have_means_errors_and_the_clock():
 
 
 def test_k_at_a_step_is_that_of_its_record():
-    course = windows(arm_of(Run((step(5, 1.0, k=1.0), step(10, 1.0, k=3.0)), (), ())), 10)
+    course = windows(arm_of(RunLog((step(5, 1.0, k=1.0), step(10, 1.0, k=3.0)))), 10)
     assert [k_at(course, at) for at in (0, 5, 6, 10, 11)] == [1.0, 1.0, 3.0, 3.0, 3.0]
     assert k_at([], 3) is None
 

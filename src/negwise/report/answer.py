@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from negwise.records import Difference
 from negwise.report.comparison import OTHER_DATA
-from negwise.report.subject import Arm, Difference, Mean, Subject
+from negwise.report.subject import Arm, Mean, Subject
 from negwise.report.words import UNSETTLED, VERDICTS, count, metric_name, seconds, signed
 from negwise.theory.estimate import Estimate
 
@@ -101,14 +102,14 @@ def _sweep(subject: Subject) -> tuple[str, str, list[Stat]]:
     done = sum(bool(arm.done) for arm in subject.arms)
     headline = f"{_called(first)} is best on validation AUC." if first is not None else "No validation scores."
     lead = f"{_about(subject)} Best of {done}, chosen on validation, shown on test."
-    total = sum(trial.seconds or 0.0 for arm in subject.arms for trial in arm.trials)
+    total = sum(trial.seconds or 0.0 for arm in subject.arms for trial in arm.seeds)
     cells = sum(len(arm.done) for arm in subject.arms)
     return headline, lead, [*stats, Stat("cells trained", f"{cells}", note=f"{seconds(total)} in all")]
 
 
 def _train(subject: Subject) -> tuple[str, str, list[Stat]]:
     arm = subject.arms[0]
-    trial, run = arm.trials[0], subject.facts.get("Run", {})
+    trial, run = arm.seeds[0], subject.facts.get("Run", {})
     headline = f"{run.get('model', 'A model')} trained with {arm.name}"
     stats = [] if subject.estimate is None else [k_stat(subject.estimate, "what this run suggests")]
     for metric in subject.metrics[:2]:
@@ -169,13 +170,13 @@ def _gain(subject: Subject, arm: Arm, base: Arm | None, metric: str) -> Stat:
 
 def _cost(arm: Arm, base: Arm | None) -> Stat:
     """Seconds to a trained model, the pilot charged."""
-    own = arm.seconds().value
+    own = arm.mean_seconds().value
     if own is None:
         return Stat("cost", "unknown", note="no times were recorded")
     parts = f"{seconds(own)} of training"
     if arm.pilot_seconds:
         parts = f"{seconds(arm.pilot_seconds)} of pilot and {parts}"
-    other = None if base is None else base.seconds().value
+    other = None if base is None else base.mean_seconds().value
     against = "" if other is None else f"; K = 1: {seconds(other)}"
     return Stat("cost of one model", seconds(own + arm.pilot_seconds), note=f"{parts}{against}")
 
@@ -207,10 +208,10 @@ def _seeds(n: int) -> str:
 def _about(subject: Subject) -> str:
     asked = subject.facts.get("Asked for", {})
     what = " on ".join(str(asked[name]) for name in ("model", "data") if asked.get(name))
-    seeds = max((len(arm.trials) for arm in subject.arms), default=0)
+    seeds = max((len(arm.seeds) for arm in subject.arms), default=0)
     said = [part for part in (what, _seeds(seeds) if seeds else "") if part]
     return f"{', '.join(said)}." if said else ""
 
 
 def _load(subject: Subject) -> str:
-    return f"from negwise.jobs.training import load\ntrained = load({str(subject.model)!r})"
+    return f"from negwise.jobs import load\ntrained = load({str(subject.model)!r})"

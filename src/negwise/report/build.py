@@ -10,16 +10,16 @@ from typing import Any
 import negwise
 from negwise.errors import InputError
 from negwise.files import write_atomically
-from negwise.records import NAME
+from negwise.records import CONFIG, JOB, LOG, RESULTS
 from negwise.report.answer import answer
 from negwise.report.comparison import beside
 from negwise.report.estimate_figure import auc_curves, effectiveness_curve
 from negwise.report.exhibit import Exhibit
-from negwise.report.facts import data_facts, examples, plain_facts
+from negwise.report.facts import data_facts, plain_facts
 from negwise.report.figure import save_all
-from negwise.report.from_job import RESULTS, is_job, job_subject
+from negwise.report.from_job import is_job, job_subject
 from negwise.report.from_log import log_subject
-from negwise.report.from_run import CONFIG, is_run, run_subject
+from negwise.report.from_run import is_run, run_subject
 from negwise.report.k_figure import quality_against_k
 from negwise.report.loss_figures import loss_and_bound, throughput
 from negwise.report.page import render
@@ -72,13 +72,13 @@ def read_subject(path: Path, columns: Mapping[str, str | None] | None = None) ->
         if is_run(path):
             return run_subject(path)
         if (path / CONFIG).is_file():
-            raise InputError(f"{path}: a run that has not begun: it has a {CONFIG} and no {NAME}. Train first")
+            raise InputError(f"{path}: a run that has not begun: it has a {CONFIG} and no {LOG}. Train first")
         if (path / RESULTS).is_file():
-            raise InputError(f"{path}: has a {RESULTS} and no job.json. Restore job.json, or report on its runs")
+            raise InputError(f"{path}: has a {RESULTS} and no {JOB}. Restore {JOB}, or report on its runs")
     try:
         return log_subject(path, columns)
     except InputError as error:
-        raise InputError(f"{error} Nor is it a job (job.json) or a run ({CONFIG}, {NAME}) of negwise.") from error
+        raise InputError(f"{error} Nor is it a job ({JOB}) or a run ({CONFIG}, {LOG}) of negwise.") from error
 
 
 def exhibits(subject: Subject) -> list[Exhibit]:
@@ -108,7 +108,6 @@ def page_of(subject: Subject, shown: Sequence[Exhibit]) -> str:
         exhibits=shown,
         figures=[exhibit.for_page() for exhibit in shown],
         data=None if subject.data is None else data_facts(subject.data),
-        examples=[] if subject.data is None else examples(subject.data),
         settings=_settings(subject),
         version=negwise.__version__,
     )

@@ -56,7 +56,7 @@ def _settings(subject: Subject) -> dict[str, object]:
 def _not_alike(subjects: Sequence[Subject]) -> list[str]:
     """Why scores of these subjects may not be comparable."""
     found = []
-    digests = {str(digest) for subject in subjects if (digest := _digest(subject)) is not None}
+    digests = {subject.digest for subject in subjects if subject.digest is not None}
     if len(digests) > 1:
         found.append(OTHER_DATA)
     steps = {trial.steps for subject in subjects for arm in subject.arms for trial in arm.done if trial.steps}
@@ -64,9 +64,3 @@ def _not_alike(subjects: Sequence[Subject]) -> list[str]:
         shown = ", ".join(f"{step:g}" for step in sorted(steps))
         found.append(f"They were trained for different numbers of steps ({shown}): part of what K gains is speed.")
     return found
-
-
-def _digest(subject: Subject) -> object:
-    if subject.data is not None:
-        return subject.data.get("digest")
-    return subject.facts.get("Data", {}).get("data_digest")

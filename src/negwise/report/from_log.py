@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from negwise.curves import Curves, read
 from negwise.errors import InputError
-from negwise.records import Run
+from negwise.records import EvalRecord, RunLog
 from negwise.report.subject import Arm, Subject, Trial
 from negwise.theory.estimate import Estimate
 from negwise.theory.optimal_k import optimal_k
@@ -26,11 +25,11 @@ def log_subject(path: Path, columns: Mapping[str, str | None] | None = None) -> 
     curves = read(path, columns=columns)
     both = curves.train_auc is not None and curves.val_auc is not None
     name = path.parent.name if path.is_file() and path.name in ("metrics.csv", "trainer_state.json") else path.stem
-    trial = Trial(0, path, "done", log=Run((), tuple(_evaluations(curves)), ()))
+    trial = Trial(0, str(path), "done", log=RunLog(evals=tuple(_evaluations(curves))))
     return Subject(
         path=path,
         kind="log",
-        arms=(Arm(name or str(path), None, None, None, (trial,)),),
+        arms=(Arm(name or str(path), "", None, None, False, None, (), (trial,)),),
         estimates=((path.name, from_curves(curves)),) if both else (),
         caveats=OTHERS_CAVEATS if both else (),
         missing=() if both else (_no_estimate(path, curves),),
@@ -62,15 +61,12 @@ def from_curves(curves: Curves) -> Estimate:
         raise InputError(f"{curves.source}: {error}") from error
 
 
-def _evaluations(curves: Curves) -> list[dict[str, Any]]:
+def _evaluations(curves: Curves) -> list[EvalRecord]:
     """The curves as records of a run log; where the log has no steps, evaluations are counted from 1."""
     found = []
     for split in ("train", "val"):
         aucs, steps = getattr(curves, f"{split}_auc"), getattr(curves, f"{split}_steps")
         if aucs is not None:
             places = range(1, len(aucs) + 1) if steps is None else steps.tolist()
-            found += [
-                {"kind": "eval", "step": step, "split": split, "auc": auc, "metrics": {}}
-                for step, auc in zip(places, aucs.tolist(), strict=True)
-            ]
+            found += [EvalRecord(auc, step=step, split=split) for step, auc in zip(places, aucs.tolist(), strict=True)]
     return found

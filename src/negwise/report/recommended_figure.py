@@ -29,7 +29,7 @@ def recommended(arms: Sequence[Arm]) -> Exhibit | None:
     if not rows:
         return None
     n = next(t.recommended.n for arm in arms for t in arm.done if t.recommended is not None)
-    top = "top items" if n is None else f"top {n:g}"
+    top = f"top {n}"
     names = [arm.name for arm in arms if any(row["arm"] == arm.name for row in rows)]
     fields = [
         ("coverage", "share of the catalogue", ".1%", "Coverage"),

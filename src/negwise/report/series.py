@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from negwise.records import Record, Run
+from negwise.records import RunLog
 from negwise.report.subject import Arm, Mean, Trial
 
 MOST_ROWS = 2400
@@ -47,7 +47,7 @@ def most_points(arms: Sequence[Arm], most: int = 120) -> int:
     return max(12, min(most, MOST_ROWS // max(len(arms), 1)))
 
 
-def logged(arm: Arm) -> list[Run]:
+def logged(arm: Arm) -> list[RunLog]:
     """The logs to show: those of the seeds that are done, or of all that have begun where none is."""
     return [trial.log for trial in _trials(arm) if trial.log is not None]
 
@@ -55,7 +55,7 @@ def logged(arm: Arm) -> list[Run]:
 def windows(arm: Arm, points: int) -> list[Window]:
     """The step records of an arm in at most ``points`` windows, over the steps that all its seeds logged."""
     logs = [log for log in logged(arm) if log.steps]
-    steps = _shared([[record["step"] for record in log.steps] for log in logs])
+    steps = _shared([[record.step for record in log.steps] for log in logs])
     if not steps:
         return []
     tables = [_table(log, set(steps)) for log in logs]  # seeds of (records, fields)
@@ -86,11 +86,6 @@ def evaluations(arm: Arm, split: str, metric: str, points: int) -> list[Point]:
     ]
 
 
-def score(record: Record, metric: str) -> float | None:
-    """A metric of an evaluation in a log."""
-    return record.get("auc") if metric == "auc" else record.get("metrics", {}).get(metric)
-
-
 def thinned(items: Sequence[Any], most: int) -> list[Any]:
     """At most ``most`` items, evenly spread, the first and the last among them."""
     if len(items) <= most:
@@ -106,14 +101,14 @@ def k_at(arm_windows: Sequence[Window], step: float) -> float | None:
     return arm_windows[-1].values["k_used"] if arm_windows else None
 
 
-def _scores(log: Run, split: str, metric: str) -> dict[float, float]:
+def _scores(log: RunLog, split: str, metric: str) -> dict[float, float]:
     """A metric of a split by step."""
-    found = {record["step"]: score(record, metric) for record in log.of_split(split)}
+    found = {record.step: record.value(metric) for record in log.of_split(split)}
     return {step: value for step, value in found.items() if value is not None}
 
 
 def _trials(arm: Arm) -> Sequence[Trial]:
-    with_log = [trial for trial in arm.trials if trial.log is not None]
+    with_log = [trial for trial in arm.seeds if trial.log is not None]
     return [trial for trial in with_log if trial.state == "done"] or with_log
 
 
@@ -122,17 +117,18 @@ def _shared(lists: Sequence[Sequence[float]]) -> list[float]:
     return sorted(set.intersection(*map(set, lists))) if lists else []
 
 
-def _table(log: Run, steps: set[float]) -> NDArray[np.float64]:
+def _table(log: RunLog, steps: set[float]) -> NDArray[np.float64]:
     """The fields of the records at ``steps`` (records, fields); NaN where null."""
     return np.array(
-        [[record.get(name) for name in STEP_FIELDS] for record in log.steps if record["step"] in steps],
+        [[getattr(record, name) for name in STEP_FIELDS] for record in log.steps if record.step in steps],
         dtype=np.float64,
     )
 
 
-def _clock(log: Run) -> dict[float, float | None]:
+def _clock(log: RunLog) -> dict[float, float | None]:
     """Seconds that had passed at a step; an evaluation comes right after the record of its step."""
-    return {0: 0.0} | {record["step"]: record.get("time") for record in log.steps}
+    start: dict[float, float | None] = {0: 0.0}
+    return start | {record.step: record.time for record in log.steps}
 
 
 def _known(value: float) -> float | None:

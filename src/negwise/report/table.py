@@ -60,14 +60,14 @@ def _line(arm: Arm, subject: Subject) -> Line:
         chosen=arm.name == subject.chosen and len(subject.arms) > 1,
         k="" if arm.k is None else count(arm.k),
         scores=tuple(score(arm, name) for name in subject.metrics),
-        seconds=_seconds(arm.seconds()),
+        seconds=_seconds(arm.mean_seconds()),
         pilot=seconds(arm.pilot_seconds) if arm.pilot_seconds else "",
         learning_rate="" if arm.learning_rate is None else f"{arm.learning_rate:g}",
-        seeds=f"{len(arm.done)} of {len(arm.trials)}",
+        seeds=f"{len(arm.done)} of {len(arm.seeds)}",
         troubles=tuple(_troubles(arm)),
         tuning=tuple(
             (
-                "?" if one.learning_rate is None else f"{one.learning_rate:g}",
+                f"{one.learning_rate:g}",
                 "" if one.val_auc is None else f"{one.val_auc:.4f}",
                 one.state if one.error is None else f"{one.state}: {one.error}",
             )
@@ -98,6 +98,6 @@ def _troubles(arm: Arm) -> list[str]:
     said = {"failed": "failed", "waiting": "not trained to the end"}
     return [
         f"seed {trial.seed} {said[trial.state]}" + (f": {trial.error}" if trial.error else "")
-        for trial in arm.trials
+        for trial in arm.seeds
         if trial.state != "done"
     ]
