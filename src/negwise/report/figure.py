@@ -12,27 +12,6 @@ from typing import Any
 
 from negwise.errors import InputError, require
 from negwise.files import write_atomically
-from negwise.report.style import BLUE, GREEN, GREY, ORANGE, PALETTE, PINK, RED, SKY, config
-
-__all__ = [
-    "BLUE",
-    "GREEN",
-    "GREY",
-    "ORANGE",
-    "PALETTE",
-    "PINK",
-    "RED",
-    "SKY",
-    "Figure",
-    "Rows",
-    "Value",
-    "as_csv",
-    "figure",
-    "inline",
-    "rasterised",
-    "save_all",
-    "save_as",
-]
 
 Value = float | int | str | None
 Rows = Sequence[Mapping[str, Value]]
@@ -69,16 +48,6 @@ def as_csv(rows: Rows) -> str:
     writer.writeheader()
     writer.writerows(rows)
     return text.getvalue()
-
-
-def figure(name: str, chart: Any, rows: Rows) -> Figure:
-    """A figure from an Altair chart, with the project's one style on it."""
-    return Figure(name, chart.configure(**config()).to_dict(), rows)
-
-
-def inline(rows: Rows) -> Any:
-    """Rows as Altair data, inside the declaration."""
-    return require("altair", extra="plot").InlineData(values=[dict(row) for row in rows])
 
 
 def save_all(made: Figure, folder: Path) -> list[Path]:
