@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from evidence.analysis import LAMS, Analysis
-from negwise.report.exhibit import Exhibit, Spec, short
-from negwise.report.figure import Figure, Value
+from negwise.report.figure import Figure, Spec, Value, short
 from negwise.report.marks import HEIGHT, hint, k_axis, note, only, quantity, step_axis
 from negwise.report.words import metric_name
 
@@ -27,7 +25,7 @@ def three_panels(analysis: Analysis) -> Figure:
         _effectiveness(analysis, domain),
         *(_quality(analysis, metric, domain) for metric in ("auc", analysis.top_n)),
     )
-    made = Exhibit(
+    return Figure(
         analysis.name,
         analysis.record["title"],
         f"{analysis.record['steps']:,} steps. Dots are seeds, lines their means with standard errors; dashed: K* at "
@@ -35,22 +33,21 @@ def three_panels(analysis: Analysis) -> Figure:
         panels,
         rows,
         columns=2,
-    ).figure()
-    apart = {"scale": {"color": "independent"}, "legend": {"color": "independent"}}
-    return replace(made, spec={**made.spec, "resolve": apart})
+        resolve={"scale": {"color": "independent"}, "legend": {"color": "independent"}},
+    )
 
 
 def schedules(analysis: Analysis) -> Figure:
     """Validation AUC and the top-n metric of the schedules against steps."""
     rules = compared(analysis)
-    return Exhibit(
+    return Figure(
         f"{analysis.name}-schedules",
         f"{analysis.record['title']}: schedules",
         "ans: rises to its peak by 10% of the steps, then falls to 1. warm: rises by 10% and holds.",
         tuple(curve_panel(analysis, metric, step_axis(), rules) for metric in ("auc", analysis.top_n)),
         curve_rows(analysis, rules),
         columns=2,
-    ).figure()
+    )
 
 
 def compared(analysis: Analysis) -> list[str]:
@@ -108,14 +105,14 @@ def scores(analyses: Sequence[Analysis]) -> Figure:
             ]
     x = quantity("score", "score, in standard deviations of the negatives")
     panels = tuple(_score_panel(analysis.name, x) for analysis in analyses)
-    return Exhibit(
+    return Figure(
         "scores",
         "Scores of the K = 1 model on validation queries, and the Gaussians of the framework",
         "Bars: scores, centred and scaled by each query's own negatives. Lines: N(0, 1), and N(mean of positives, 1).",
         panels,
         rows,
         columns=2 if len(panels) % 3 == 1 else 3,
-    ).figure()
+    )
 
 
 def recommended(analyses: Sequence[Analysis]) -> Figure:
@@ -149,7 +146,7 @@ def recommended(analyses: Sequence[Analysis]) -> Figure:
         for name, title in titles.items()
     )
     caption = "Test split, mean of seeds. Documents have no popularity: each is trained on once."
-    return Exhibit("recommended", "Coverage and popularity against K", caption, panels, rows, columns=2).figure()
+    return Figure("recommended", "Coverage and popularity against K", caption, panels, rows, columns=2)
 
 
 def _pilot_rows(analysis: Analysis) -> list[Row]:

@@ -15,8 +15,7 @@ from evidence.bootstrap import Floats, student
 from evidence.cells import signed, span, table
 from evidence.figures import compared, curve_panel, curve_rows
 from negwise.errors import InputError
-from negwise.report.exhibit import Exhibit, short
-from negwise.report.figure import Figure
+from negwise.report.figure import Figure, short
 from negwise.report.marks import quantity
 from negwise.schedule import parse_rule
 
@@ -88,11 +87,11 @@ def per_second(analysis: Analysis) -> Figure:
     ]
     x = quantity("seconds", "seconds of training", zero=True, scale={"nice": False})
     where = analysis.record["pace"]["machine"]["name"]
-    return Exhibit(
+    return Figure(
         f"{analysis.name}-seconds",
         f"{analysis.record['title']}: per second",
         f"Mean of seeds. Seconds of optimiser steps alone, each K by itself on one machine ({where}).",
         tuple(curve_panel(analysis, metric, x, list(clocks)) for metric in ("auc", analysis.top_n)),
         rows,
         columns=2,
-    ).figure()
+    )

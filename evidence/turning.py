@@ -6,8 +6,7 @@ from collections.abc import Sequence
 
 from evidence.analysis import Analysis
 from evidence.cells import table, with_interval
-from negwise.report.exhibit import Exhibit, Spec, short
-from negwise.report.figure import Figure, Value
+from negwise.report.figure import Figure, Spec, Value, short
 from negwise.report.marks import HEIGHT, note, only, quantity
 from negwise.report.words import metric_name
 from negwise.schedule import AnsK
@@ -57,7 +56,7 @@ def turning_figure(found: Sequence[Analysis]) -> Figure:
                 mean, error = one.measured[metric][rule].mean, one.measured[metric][rule].error
                 ends = {"value": short(mean), "low": short(mean - error), "high": short(mean + error)}
                 rows.append({"task": one.name, "metric": metric, "of": what, "turning": point, **ends})
-    return Exhibit(
+    return Figure(
         "turning",
         "The turning point of ANS",
         "Test split, mean of seeds with standard errors. K rises to K* at the turning point and falls to 1 after it; "
@@ -65,7 +64,7 @@ def turning_figure(found: Sequence[Analysis]) -> Figure:
         tuple(panels),
         rows,
         columns=2,
-    ).figure()
+    )
 
 
 def _panel(task: str, metric: str) -> Spec:

@@ -7,8 +7,7 @@ from collections.abc import Sequence
 from evidence.bootstrap import student
 from evidence.cells import signed, span, table
 from evidence.truth import Truth
-from negwise.report.exhibit import Exhibit, Spec, short
-from negwise.report.figure import Figure, Value
+from negwise.report.figure import Figure, Spec, Value, short
 from negwise.report.marks import k_axis, only, quantity
 
 
@@ -93,4 +92,4 @@ def worlds_figure(found: Sequence[Truth]) -> Figure:
         ],
     }
     caption = "Mean of seeds; open diamonds: K* of the pilot."
-    return Exhibit("clicks", "Worlds with known truth: gain over K = 1", caption, (panel,), rows).figure()
+    return Figure("clicks", "Worlds with known truth: gain over K = 1", caption, (panel,), rows)

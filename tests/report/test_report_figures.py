@@ -61,7 +61,7 @@ def test_auc_curves_are_the_pilots(job, shown):
         wanted = [(record["step"], record["auc"]) for record in pilot if record.get("split") == split]
         assert [(row["step"], row["auc"]) for row in rows_of(shown, "auc_curves", curve=curve)] == wanted
     found = estimate_of(job / "pilot/seed-0")
-    assert f"T = {found.horizon:g}" in shown["auc_curves"].figure().svg()
+    assert f"T = {found.horizon:g}" in shown["auc_curves"].svg()
 
 
 def test_v_of_k_is_the_estimates(job, shown):
@@ -71,7 +71,7 @@ def test_v_of_k_is_the_estimates(job, shown):
     marks = json.dumps(shown["effectiveness"].panels)
     assert json.dumps({"values": [{"k": found.flat[0], "end": found.flat[1]}]}) in marks
     assert json.dumps({"values": [{"k": found.interval[0], "end": found.interval[1]}]}) in marks
-    assert f"K* = {found.k:.3g}" in shown["effectiveness"].figure().svg()
+    assert f"K* = {found.k:.3g}" in shown["effectiveness"].svg()
 
 
 @pytest.mark.parametrize("metric", ["auc", "hit@5"])
@@ -212,7 +212,7 @@ def test_a_seed_that_stopped_early_does_not_cut_the_others(tmp_path):
 def test_the_csv_is_what_is_drawn(shown):
     for exhibit in shown.values():
         text = exhibit.for_page()["csv"]
-        assert text == exhibit.figure().csv()
+        assert text == exhibit.csv()
         read = list(csv.DictReader(io.StringIO(text)))
         assert len(read) == len(exhibit.rows)
         parse = exhibit.data["format"]["parse"]
@@ -224,6 +224,6 @@ def test_the_csv_is_what_is_drawn(shown):
 
 def test_every_figure_becomes_a_picture(shown):
     for exhibit in shown.values():
-        svg = exhibit.figure().svg()
+        svg = exhibit.svg()
         assert exhibit.title in svg
         assert svg.count("<path") > 5, exhibit.name

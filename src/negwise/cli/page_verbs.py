@@ -30,9 +30,8 @@ def estimate(request: EstimateRequest, as_json: bool) -> None:
     found = _estimate(request)
     if request.plot is not None:
         from negwise.report.estimate_figure import estimate_figure
-        from negwise.report.figure import save_as
 
-        print(f"figure: {save_as(estimate_figure(found), Path(request.plot))}", file=sys.stderr)
+        print(f"figure: {estimate_figure(found).save_as(Path(request.plot))}", file=sys.stderr)
     if as_json:
         print(json.dumps(found.to_dict()))
     elif sys.stdout.isatty():

@@ -14,9 +14,8 @@ from negwise.records import CONFIG, JOB, LOG, RESULTS
 from negwise.report.answer import answer
 from negwise.report.comparison import beside
 from negwise.report.estimate_figure import auc_curves, effectiveness_curve
-from negwise.report.exhibit import Exhibit
 from negwise.report.facts import data_facts, plain_facts
-from negwise.report.figure import save_all
+from negwise.report.figure import Figure
 from negwise.report.from_job import is_job, job_subject
 from negwise.report.from_log import log_subject
 from negwise.report.from_run import is_run, run_subject
@@ -52,7 +51,7 @@ def build(
     figures = page.parent / ("figures" if page.name == PAGE else f"{page.stem}-figures")
     try:
         for exhibit in shown:
-            save_all(exhibit.figure(), figures)
+            exhibit.save_all(figures)
         return write_atomically(page, page_of(subject, shown))
     except OSError as error:
         raise InputError(
@@ -81,7 +80,7 @@ def read_subject(path: Path, columns: Mapping[str, str | None] | None = None) ->
         raise InputError(f"{error} Nor is it a job ({JOB}) or a run ({CONFIG}, {LOG}) of negwise.") from error
 
 
-def exhibits(subject: Subject) -> list[Exhibit]:
+def exhibits(subject: Subject) -> list[Figure]:
     """The figures that the records allow, in the order of the page."""
     estimate, arms = subject.estimate, subject.arms
     found = [
@@ -98,7 +97,7 @@ def exhibits(subject: Subject) -> list[Exhibit]:
     return [exhibit for exhibit in found if exhibit is not None]
 
 
-def page_of(subject: Subject, shown: Sequence[Exhibit]) -> str:
+def page_of(subject: Subject, shown: Sequence[Figure]) -> str:
     """The page as one HTML text."""
     return render(
         "report.html",

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from negwise.report.exhibit import Exhibit, Spec
-from negwise.report.figure import Figure, Rows
+from negwise.report.figure import Figure, Rows, Spec
 from negwise.report.marks import HEIGHT, hint, k_axis, known, lines, nearest, note, quantity, step_axis
 from negwise.report.series import MOST_ROWS, thinned
 from negwise.theory.estimate import Estimate
@@ -19,10 +18,10 @@ def estimate_figure(estimate: Estimate, name: str = "estimate") -> Figure:
         notes += f". K* is a {estimate.basis}: {_STILL_ROSE}"
     panels = tuple({"title": part.title, **panel} for part in parts for panel in part.panels)
     rows = [row for part in parts for row in part.rows]
-    return Exhibit(name, estimate.headline(), notes, panels, rows, columns=len(panels)).figure()
+    return Figure(name, estimate.headline(), notes, panels, rows, columns=len(panels))
 
 
-def auc_curves(estimate: Estimate) -> Exhibit | None:
+def auc_curves(estimate: Estimate) -> Figure | None:
     """Training and validation AUC of the pilot with T marked; None where the estimate was made without a curve."""
     rows = _auc_rows(estimate)
     if not rows:
@@ -50,10 +49,10 @@ def auc_curves(estimate: Estimate) -> Exhibit | None:
         "The estimate averages over all steps before T."
     )
     panel = {"height": HEIGHT, "transform": [known("auc")], "layer": layers}
-    return Exhibit("auc_curves", "AUC of the pilot run", caption, (panel,), rows)
+    return Figure("auc_curves", "AUC of the pilot run", caption, (panel,), rows)
 
 
-def effectiveness_curve(estimate: Estimate) -> Exhibit:
+def effectiveness_curve(estimate: Estimate) -> Figure:
     """v(K) with K*, the range as good, the 90% interval and the limit 1 - lambda."""
     rows = [{"k": k, "effectiveness": v} for k, v in zip(estimate.curve.k, estimate.curve.v, strict=True)]
     last = _last_k(estimate)
@@ -86,7 +85,7 @@ def effectiveness_curve(estimate: Estimate) -> Exhibit:
     )
     if estimate.interval is not None:
         caption += " The red bar on the axis is the 90% interval of K*."
-    return Exhibit("effectiveness", "Training effectiveness against K", caption, (panel,), rows)
+    return Figure("effectiveness", "Training effectiveness against K", caption, (panel,), rows)
 
 
 def _auc_rows(estimate: Estimate) -> Rows:

@@ -4,18 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from negwise.report.exhibit import Exhibit, Spec, short
-from negwise.report.figure import Value
+from negwise.report.figure import Figure, Row, Spec, short
 from negwise.report.marks import HEIGHT, hint, k_axis, known, note, only, quantity
 from negwise.report.subject import Arm, Subject
 from negwise.report.words import metric_name
 from negwise.theory.estimate import Estimate
 
-Row = dict[str, Value]
 HOW = ["fixed K", "schedule"]
 
 
-def quality_against_k(subject: Subject) -> Exhibit | None:
+def quality_against_k(subject: Subject) -> Figure | None:
     """AUC and the top-n metric on the test split against K, where there is more than one K."""
     metrics = subject.metrics[:2]
     rows = [row for metric in metrics for arm in subject.arms for row in _k_rows(arm, metric)]
@@ -34,7 +32,7 @@ def quality_against_k(subject: Subject) -> Exhibit | None:
         caption += " Diamonds are schedules, beside the K they rise to; the line joins fixed K."
     if marked:
         caption += " Shaded: the range that the estimate calls as good; red: its K*."
-    return Exhibit("quality_against_k", "Measured quality against K", caption, panels, rows, columns=len(panels))
+    return Figure("quality_against_k", "Measured quality against K", caption, panels, rows, columns=len(panels))
 
 
 def _k_rows(arm: Arm, metric: str) -> list[Row]:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from negwise.report.exhibit import Exhibit, Spec, short
-from negwise.report.figure import Value
+from negwise.report.figure import Figure, Row, Spec, short
 from negwise.report.marks import HEIGHT, by_arm, hint, known, lines, longest_label, only, quantity, step_axis
 from negwise.report.series import most_points, windows
 from negwise.report.subject import Arm
@@ -13,9 +12,9 @@ from negwise.report.subject import Arm
 RATE_POINTS = 40
 
 
-def loss_and_bound(arms: Sequence[Arm]) -> Exhibit | None:
+def loss_and_bound(arms: Sequence[Arm]) -> Figure | None:
     """The loss with log(K+1), what guessing would cost, and beside it their difference, the MI bound."""
-    rows: list[dict[str, Value]] = []
+    rows: list[Row] = []
     points = most_points(arms) // 3
     for arm in arms:
         for window in windows(arm, points):
@@ -53,12 +52,12 @@ def loss_and_bound(arms: Sequence[Arm]) -> Exhibit | None:
         "Losses of different K cannot be compared: guessing costs log(K+1). What the model has learned is the distance "
         "between the two, a lower bound on the mutual information of query and positive."
     )
-    return Exhibit("loss", "Loss and mutual information", caption, panels, rows, columns=len(panels))
+    return Figure("loss", "Loss and mutual information", caption, panels, rows, columns=len(panels))
 
 
-def throughput(arms: Sequence[Arm]) -> Exhibit | None:
+def throughput(arms: Sequence[Arm]) -> Figure | None:
     """Steps a second over training, evaluations included; a mean over seeds."""
-    rows: list[dict[str, Value]] = []
+    rows: list[Row] = []
     for arm in arms:
         for window in windows(arm, min(RATE_POINTS, most_points(arms))):
             end = window.values["time"]
@@ -82,4 +81,4 @@ def throughput(arms: Sequence[Arm]) -> Exhibit | None:
     caption = (
         "How fast each arm trained on this machine, its evaluations included. Other work on the machine shows here too."
     )
-    return Exhibit("throughput", "Throughput", caption, (panel,), rows)
+    return Figure("throughput", "Throughput", caption, (panel,), rows)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from negwise.report.exhibit import Spec
+from negwise.report.figure import Spec
 from negwise.report.style import PALETTE
 from negwise.report.subject import Arm
 

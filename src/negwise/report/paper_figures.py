@@ -10,8 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from negwise.errors import require
-from negwise.report.exhibit import Exhibit, Spec
-from negwise.report.figure import Value, save_all
+from negwise.report.figure import Figure, Row, Spec
 from negwise.report.marks import only, quantity
 from negwise.report.style import BLUE, GREEN, GREY, ORANGE, RED
 from negwise.schedule import AnsK
@@ -25,8 +24,6 @@ STAGES = (0.0, 0.2, 0.4, 0.6, 0.8, 1.0)
 LAM = 0.9  # the paper's
 LAMS = (0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 1.0)
 KINDS = {"effectiveness v": BLUE, "good": GREEN, "bad": RED, "easy": GREY}
-
-Row = dict[str, Value]
 
 
 @dataclass(frozen=True)
@@ -55,7 +52,7 @@ TASKS = (
 def reproduce_theory(out: Path, progress: Callable[[str, int, int], None] | None = None) -> list[Path]:
     """Make every figure in ``out`` as PNG, SVG and CSV; ``progress(name, done, total)`` hears of each."""
     require("vl_convert", extra="plot")
-    makers: list[Callable[[], Exhibit]] = [
+    makers: list[Callable[[], Figure]] = [
         score_distributions,
         optimal_k_against_separation,
         *(lambda task=task: training_stages(task) for task in TASKS),
@@ -68,11 +65,11 @@ def reproduce_theory(out: Path, progress: Callable[[str, int, int], None] | None
         made = make()
         if progress is not None:
             progress(made.name, done, len(makers))
-        paths += save_all(made.figure(), out)
+        paths += made.save_all(out)
     return paths
 
 
-def score_distributions() -> Exhibit:
+def score_distributions() -> Figure:
     """Scores of positives and negatives under the labels and under a model that is half-way there."""
     separations = {"labels: separation 2.4 (AUC 0.955)": 2.4, "model half-way: separation 1.2 (AUC 0.802)": 1.2}
     rows: list[Row] = [
@@ -100,10 +97,10 @@ def score_distributions() -> Exhibit:
         for panel in separations
     )
     caption = "The overlap is label noise on the left, model error on the right."
-    return Exhibit("score-distributions", "Scores of positives and negatives", caption, panels, rows, columns=2)
+    return Figure("score-distributions", "Scores of positives and negatives", caption, panels, rows, columns=2)
 
 
-def optimal_k_against_separation() -> Exhibit:
+def optimal_k_against_separation() -> Figure:
     """K* on the simulated curve, for separations from 0.2 to 5, with the paper's tasks on it."""
     rows: list[Row] = []
     for mu in np.round(np.arange(0.2, 5.001, 0.05), 2):
@@ -143,10 +140,10 @@ def optimal_k_against_separation() -> Exhibit:
         "Red: the K that the paper prints. 180 does not follow from its formula: 4.07 gives 936, 4.5 gives 3,713."
     )
     title = "Optimal K against label separation (lambda 0.9, simulated training)"
-    return Exhibit("optimal-k", title, caption, (panel,), rows)
+    return Figure("optimal-k", title, caption, (panel,), rows)
 
 
-def training_stages(task: PaperTask) -> Exhibit:
+def training_stages(task: PaperTask) -> Figure:
     """v and the shares of good, bad and easy samples against K, at six stages of training."""
     ks = np.geomspace(1, 10 * max(task.printed_k, optimal_k(task.auc).k), 121)
     titles = {stage: _stage_title(task, stage) for stage in STAGES}
@@ -178,10 +175,10 @@ def training_stages(task: PaperTask) -> Exhibit:
         "good and bad samples coincide, and no K gains over 1 - lambda."
     )
     title = f"Training stages: {task.name}, label separation {task.separation:g} (AUC {task.auc:.4g})"
-    return Exhibit(f"stages-{task.separation:g}", title, caption, panels, rows, columns=3)
+    return Figure(f"stages-{task.separation:g}", title, caption, panels, rows, columns=3)
 
 
-def effectiveness_by_lambda() -> Exhibit:
+def effectiveness_by_lambda() -> Figure:
     """v(K) over a whole simulated training for seven lambdas, K*(0.9) dashed."""
     rows: list[Row] = []
     panels: list[Spec] = []
@@ -193,10 +190,10 @@ def effectiveness_by_lambda() -> Exhibit:
         rows += [row for lam, estimate in estimates.items() for row in _lambda_rows(name, lam, estimate)]
     caption = "Dashed: K* at lambda 0.9. Every curve tends to 1 - lambda as K grows, whatever the data."
     title = "Effectiveness against K for seven lambdas (simulated training)"
-    return Exhibit("effectiveness-by-lambda", title, caption, tuple(panels), rows, columns=2)
+    return Figure("effectiveness-by-lambda", title, caption, tuple(panels), rows, columns=2)
 
 
-def auc_against_separation() -> Exhibit:
+def auc_against_separation() -> Figure:
     """The closed form of eq. 7."""
     rows: list[Row] = [{"separation": float(mu), "auc": float(auc(mu))} for mu in np.linspace(0, 5, 101)]
     x = quantity("separation", "separation", zero=True, axis={"tickCount": 10})
@@ -227,10 +224,10 @@ def auc_against_separation() -> Exhibit:
         "AUC = Phi(separation / sqrt 2), in closed form. The paper's pair, AUC 0.998 with 4.5, is not on it: 0.998 is "
         "4.07, and 4.5 is 0.99927."
     )
-    return Exhibit("auc-separation", "AUC against separation", caption, (panel,), rows)
+    return Figure("auc-separation", "AUC against separation", caption, (panel,), rows)
 
 
-def ans_curve() -> Exhibit:
+def ans_curve() -> Figure:
     """K over training under ANS."""
     rules = {f"{task.name}: peak {task.printed_k}": AnsK(peak=task.printed_k) for task in TASKS[:3]}
     rows: list[Row] = [
@@ -253,7 +250,7 @@ def ans_curve() -> Exhibit:
         "From 1 to the peak at 10% of the steps, then down to 1. The decline does not follow from the formula: the "
         "stage-wise optimum rises over most of training."
     )
-    return Exhibit("ans", "Adaptive negative sampling (ANS): K over training", caption, panels, rows, columns=3)
+    return Figure("ans", "Adaptive negative sampling (ANS): K over training", caption, panels, rows, columns=3)
 
 
 def _stage_values(label: float, model: float, ks: Floats) -> Sequence[Floats]:

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from negwise.report.exhibit import Exhibit, Spec, short
-from negwise.report.figure import Value
+from negwise.report.figure import Figure, Row, Spec, short
 from negwise.report.marks import hint, known, quantity
 from negwise.report.subject import Arm
 
-Row = dict[str, Value]
 
-
-def recommended(arms: Sequence[Arm]) -> Exhibit | None:
+def recommended(arms: Sequence[Arm]) -> Figure | None:
     """Item coverage and popularity of what each arm recommends, a mean over seeds with the seeds as dots."""
     rows: list[Row] = [
         {
@@ -44,7 +41,7 @@ def recommended(arms: Sequence[Arm]) -> Exhibit | None:
             "the model plays safe"
         )
     caption += ". Ticks are single seeds."
-    return Exhibit("recommended", "What is recommended", caption, panels, rows, columns=len(panels)) if panels else None
+    return Figure("recommended", "What is recommended", caption, panels, rows, columns=len(panels)) if panels else None
 
 
 def _recommended_panel(names: list[str], field: str, what: str, form: str, title: str, rows: Sequence[Row]) -> Spec:

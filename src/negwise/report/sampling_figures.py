@@ -6,8 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from negwise.report.exhibit import Exhibit, Spec, short
-from negwise.report.figure import Value
+from negwise.report.figure import Figure, Row, Spec, short
 from negwise.report.marks import HEIGHT, by_arm, hint, k_axis, known, lines, longest_label, only, step_axis
 from negwise.report.series import evaluations, k_at, most_points, windows
 from negwise.report.subject import Arm
@@ -20,9 +19,9 @@ _NEAREST = 1e-12  # an AUC of 0 or 1 has no finite separation; here every share 
 MOST_PANELS = 9
 
 
-def k_over_time(arms: Sequence[Arm]) -> Exhibit | None:
+def k_over_time(arms: Sequence[Arm]) -> Figure | None:
     """K as the rule asked for it and K as it could be used, over steps."""
-    rows: list[dict[str, Value]] = []
+    rows: list[Row] = []
     points = most_points(arms) // 2
     for arm in arms:
         for window in windows(arm, points):
@@ -49,10 +48,10 @@ def k_over_time(arms: Sequence[Arm]) -> Exhibit | None:
         "How many negatives each positive had. Solid: what the schedule asked for; dashed: what the data could give, "
         "on average. Where the two part, rows had fewer negatives than asked."
     )
-    return Exhibit("k_over_time", "K over training", caption, (panel,), rows)
+    return Figure("k_over_time", "K over training", caption, (panel,), rows)
 
 
-def sample_shares(arms: Sequence[Arm], label: float) -> Exhibit | None:
+def sample_shares(arms: Sequence[Arm], label: float) -> Figure | None:
     """Shares of good, bad and easy samples over training, an arm a panel.
 
     Eq. 5 with mu = ``label`` from the estimate, mu'_t from the validation AUC at step t and K as used at that step.
@@ -70,13 +69,13 @@ def sample_shares(arms: Sequence[Arm], label: float) -> Exhibit | None:
     names = {arm.name for arm in drawn}
     shown = [row for row in rows if row["arm"] in names]
     title = "Good, bad and easy samples over training"
-    return Exhibit("sample_shares", title, caption, panels, shown, columns=min(len(panels), 3))
+    return Figure("sample_shares", title, caption, panels, shown, columns=min(len(panels), 3))
 
 
-def share_rows(arm: Arm, label: float, points: int) -> list[dict[str, Value]]:
+def share_rows(arm: Arm, label: float, points: int) -> list[Row]:
     """A row for each evaluation and kind."""
     course = windows(arm, 10**9)
-    found: list[dict[str, Value]] = []
+    found: list[Row] = []
     for at in evaluations(arm, "val", "auc", points):
         k = k_at(course, at.step)
         if k is None or at.score.value is None:
@@ -84,7 +83,7 @@ def share_rows(arm: Arm, label: float, points: int) -> list[dict[str, Value]]:
         model = separation(np.clip(at.score.value, _NEAREST, 1 - _NEAREST))
         shares = sample_kinds(label, model, k)
         for kind, share in zip(KINDS, shares, strict=True):
-            row: dict[str, Value] = {"arm": arm.name, "step": at.step, "kind": kind, "share": short(float(share))}
+            row: Row = {"arm": arm.name, "step": at.step, "kind": kind, "share": short(float(share))}
             found.append(row | {"k": short(k), "val_auc": short(at.score.value)})
     return found
 

@@ -4,17 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from negwise.report.exhibit import Exhibit, Spec, short
-from negwise.report.figure import Value
+from negwise.report.figure import Figure, Row, Spec, short
 from negwise.report.marks import HEIGHT, by_arm, hint, known, lines, longest_label, only, quantity, step_axis
 from negwise.report.series import evaluations, most_points
 from negwise.report.subject import Arm, Subject
 from negwise.report.words import metric_name
 
-Row = dict[str, Value]
 
-
-def quality_over_time(subject: Subject) -> Exhibit | None:
+def quality_over_time(subject: Subject) -> Figure | None:
     """Validation quality over steps and over seconds, the pilot's seconds charged to the arms that used it."""
     metrics, arms = subject.metrics[:2], subject.arms
     points = most_points(arms) // len(metrics)
@@ -43,7 +40,7 @@ def quality_over_time(subject: Subject) -> Exhibit | None:
         charged = [arm for arm in arms if arm.pilot_seconds > 0]
         if charged:
             caption += ", where arms that rest on the pilot begin when it ended"
-    return Exhibit(
+    return Figure(
         "quality_over_time", "Quality over training", f"{caption}.", panels, rows, columns=2 if len(panels) > 1 else 1
     )
 
