@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 
 from evidence.analysis import LAMS, Analysis
-from negwise.report.figure import Figure, Spec, Value, short
-from negwise.report.marks import HEIGHT, hint, k_axis, note, only, quantity, step_axis
-from negwise.report.words import metric_name
+from negwise.report.figure import Figure, Spec, Value, round_digits
+from negwise.report.formatting import metric_name
+from negwise.report.vega_lite import HEIGHT, k_axis, quantitative, step_axis, text_mark, tooltip, where_equal
 
 Row = dict[str, Value]
 
@@ -64,7 +64,7 @@ def curve_rows(analysis: Analysis, rules: Sequence[str]) -> list[Row]:
             curves = [run["curve"]["val"] for run in arm["seeds"]]
             auc, first = (np.mean([curve[name] for curve in curves], axis=0) for name in ("auc", analysis.top_n))
             rows += [
-                {"arm": arm["rule"], "step": step, "auc": short(one), "top": short(other)}
+                {"arm": arm["rule"], "step": step, "auc": round_digits(one), "top": round_digits(other)}
                 for step, one, other in zip(curves[0]["step"], auc, first, strict=True)
                 if step > 0
             ]
@@ -81,7 +81,7 @@ def curve_panel(analysis: Analysis, metric: str, x: Spec, rules: Sequence[str]) 
         "scale": {"domain": names},
         "legend": {"title": "K"},
     }
-    y = quantity("top" if metric == analysis.top_n else "auc", "validation, mean of seeds")
+    y = quantitative("top" if metric == analysis.top_n else "auc", "validation, mean of seeds")
     return {
         "title": metric_name(metric),
         "height": HEIGHT,
@@ -100,10 +100,16 @@ def scores(analyses: Sequence[Analysis]) -> Figure:
             total = sum(found[side]) * found["width"]
             gauss = np.exp(-0.5 * (at - mean) ** 2) / np.sqrt(2 * np.pi)
             rows += [
-                {"task": analysis.name, "scores": side, "score": x, "density": short(n / total), "gaussian": short(g)}
+                {
+                    "task": analysis.name,
+                    "scores": side,
+                    "score": x,
+                    "density": round_digits(n / total),
+                    "gaussian": round_digits(g),
+                }
                 for x, n, g in zip(at.tolist(), found[side], gauss.tolist(), strict=True)
             ]
-    x = quantity("score", "score, in standard deviations of the negatives")
+    x = quantitative("score", "score, in standard deviations of the negatives")
     panels = tuple(_score_panel(analysis.name, x) for analysis in analyses)
     return Figure(
         "scores",
@@ -128,7 +134,7 @@ def recommended(analyses: Sequence[Analysis]) -> Figure:
                     right = [run["recommended"]["positives_popularity"] or np.nan for run in arm["seeds"]]
                     share = np.array(values) / (np.array(right) if name == "popularity" else 1.0)
                     rows.append(
-                        {"task": analysis.name, "what": name, "k": arm["k"], "value": short(float(share.mean()))}
+                        {"task": analysis.name, "what": name, "k": arm["k"], "value": round_digits(float(share.mean()))}
                     )
     color: Spec = {"field": "task", "type": "nominal", "legend": {"title": None}}
     titles = {
@@ -139,9 +145,9 @@ def recommended(analyses: Sequence[Analysis]) -> Figure:
         {
             "title": title,
             "height": HEIGHT,
-            "transform": [only("what", name)],
+            "transform": [where_equal("what", name)],
             "mark": {"type": "line", "point": True},
-            "encoding": {"x": k_axis(), "y": quantity("value", name, zero=True), "color": color},
+            "encoding": {"x": k_axis(), "y": quantitative("value", name, zero=True), "color": color},
         }
         for name, title in titles.items()
     )
@@ -152,7 +158,7 @@ def recommended(analyses: Sequence[Analysis]) -> Figure:
 def _pilot_rows(analysis: Analysis) -> list[Row]:
     arm = next(arm for arm in analysis.record["arms"] if arm["rule"] == "1")
     return [
-        {"of": "pilot", "seed": run["seed"], "split": split, "step": step, "auc": short(auc)}
+        {"of": "pilot", "seed": run["seed"], "split": split, "step": step, "auc": round_digits(auc)}
         for run in arm["seeds"]
         for split, curve in run["curve"].items()
         for step, auc in zip(curve["step"], curve["auc"], strict=True)
@@ -164,7 +170,7 @@ def _v_rows(analysis: Analysis) -> list[Row]:
     for lam in LAMS:
         ks, vs = analysis.curve(lam)
         kept = np.unique(np.geomspace(1, len(ks), 60).astype(int)) - 1
-        rows += [{"of": "v", "lam": f"{lam:g}", "k": short(ks[i]), "v": short(vs[i])} for i in kept]
+        rows += [{"of": "v", "lam": f"{lam:g}", "k": round_digits(ks[i]), "v": round_digits(vs[i])} for i in kept]
     return rows
 
 
@@ -175,9 +181,15 @@ def _quality_rows(analysis: Analysis) -> list[Row]:
             found = analysis.measured[metric][str(k)]
             mean, error = found.mean, found.error
             row: Row = {"metric": metric, "k": k}
-            rows += [row | {"of": "seed", "value": short(value)} for value in found.seeds.tolist()]
+            rows += [row | {"of": "seed", "value": round_digits(value)} for value in found.seeds.tolist()]
             rows.append(
-                row | {"of": "mean", "value": short(mean), "low": short(mean - error), "high": short(mean + error)}
+                row
+                | {
+                    "of": "mean",
+                    "value": round_digits(mean),
+                    "low": round_digits(mean - error),
+                    "high": round_digits(mean + error),
+                }
             )
     return rows
 
@@ -187,9 +199,9 @@ def _curves(title: str, field: str, axis: str, by: str) -> Spec:
     return {
         "title": title,
         "height": HEIGHT,
-        "transform": [only("of", "pilot")],
+        "transform": [where_equal("of", "pilot")],
         "mark": {"type": "line", "strokeWidth": 1.2, "opacity": 0.8},
-        "encoding": {"x": step_axis(), "y": quantity(field, axis), "color": color, "detail": {"field": "seed"}},
+        "encoding": {"x": step_axis(), "y": quantitative(field, axis), "color": color, "detail": {"field": "seed"}},
     }
 
 
@@ -201,9 +213,9 @@ def _effectiveness(analysis: Analysis, domain: list[float]) -> Spec:
         "height": HEIGHT,
         "layer": [
             {
-                "transform": [only("of", "v")],
+                "transform": [where_equal("of", "v")],
                 "mark": {"type": "line", "strokeWidth": 1.5, "clip": True},
-                "encoding": {"x": x, "y": quantity("v", "v, mean over training"), "color": color},
+                "encoding": {"x": x, "y": quantitative("v", "v, mean over training"), "color": color},
             },
             *_star(analysis, x),
         ],
@@ -212,24 +224,24 @@ def _effectiveness(analysis: Analysis, domain: list[float]) -> Spec:
 
 def _star(analysis: Analysis, x: Spec) -> list[Spec]:
     data = {"values": [{"k": analysis.k_star}]}
-    label = note("K*", dx=9, dy=8, align="left")
+    label = text_mark("K*", dx=9, dy=8, align="left")
     label["encoding"] |= {"x": x, "y": {"value": 0}}
     return [{"data": data, "mark": {"type": "rule", "style": "guide"}, "encoding": {"x": x}}, {"data": data, **label}]
 
 
 def _quality(analysis: Analysis, metric: str, domain: list[float]) -> Spec:
-    x, y = k_axis(domain=domain), quantity("value", f"test {metric_name(metric)}")
-    means = [only("metric", metric), only("of", "mean")]
+    x, y = k_axis(domain=domain), quantitative("value", f"test {metric_name(metric)}")
+    means = [where_equal("metric", metric), where_equal("of", "mean")]
     place: Spec = {"x": x, "y": y}
     ends: Any = {"x": x, "y": {**y, "field": "low"}, "y2": {"field": "high"}}
     dots = {"type": "point", "filled": True, "style": "seed"}
-    hints = [hint("k", "K", ",.4~g"), hint("value", metric_name(metric), ".4f")]
+    hints = [tooltip("k", "K", ",.4~g"), tooltip("value", metric_name(metric), ".4f")]
     return {
         "title": f"Measured {metric_name(metric)}",
         "height": HEIGHT,
         "layer": [
             *_star(analysis, x),
-            {"transform": [only("metric", metric), only("of", "seed")], "mark": dots, "encoding": place},
+            {"transform": [where_equal("metric", metric), where_equal("of", "seed")], "mark": dots, "encoding": place},
             {"transform": means, "mark": {"type": "rule", "strokeWidth": 2}, "encoding": ends},
             {"transform": means, "mark": {"type": "line", "point": True}, "encoding": place | {"tooltip": hints}},
         ],
@@ -242,17 +254,21 @@ def _score_panel(task: str, x: Spec) -> Spec:
     return {
         "title": task,
         "height": 200,
-        "transform": [only("task", task)],
+        "transform": [where_equal("task", task)],
         "layer": [
             {
                 "mark": bars,
-                "encoding": {"x": x, "y": {**quantity("density", "density", zero=True), "stack": None}, "color": color},
+                "encoding": {
+                    "x": x,
+                    "y": {**quantitative("density", "density", zero=True), "stack": None},
+                    "color": color,
+                },
             },
             {
                 "mark": {"type": "line", "strokeWidth": 1.5},
                 "encoding": {
                     "x": x,
-                    "y": {**quantity("gaussian", "density", zero=True), "stack": None},
+                    "y": {**quantitative("gaussian", "density", zero=True), "stack": None},
                     "color": color,
                 },
             },

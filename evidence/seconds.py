@@ -15,8 +15,8 @@ from evidence.bootstrap import Floats, student
 from evidence.cells import signed, span, table
 from evidence.figures import compared, curve_panel, curve_rows
 from negwise.errors import InputError
-from negwise.report.figure import Figure, short
-from negwise.report.marks import quantity
+from negwise.report.figure import Figure, round_digits
+from negwise.report.vega_lite import quantitative
 from negwise.schedule import parse_rule
 
 
@@ -82,10 +82,10 @@ def per_second(analysis: Analysis) -> Figure:
     """Validation AUC and the top-n metric over seconds."""
     clocks = {rule: clock(analysis, rule) for rule in compared(analysis) if rule in analysis.whole}
     rows = [
-        row | {"seconds": short(float(clocks[str(row["arm"])][int(str(row["step"]))]))}
+        row | {"seconds": round_digits(float(clocks[str(row["arm"])][int(str(row["step"]))]))}
         for row in curve_rows(analysis, list(clocks))
     ]
-    x = quantity("seconds", "seconds of training", zero=True, scale={"nice": False})
+    x = quantitative("seconds", "seconds of training", zero=True, scale={"nice": False})
     where = analysis.record["pace"]["machine"]["name"]
     return Figure(
         f"{analysis.name}-seconds",

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 from evidence.analysis import Analysis
 from evidence.cells import table, with_interval
-from negwise.report.figure import Figure, Spec, Value, short
-from negwise.report.marks import HEIGHT, note, only, quantity
-from negwise.report.words import metric_name
+from negwise.report.figure import Figure, Spec, Value, round_digits
+from negwise.report.formatting import metric_name
+from negwise.report.vega_lite import HEIGHT, quantitative, text_mark, where_equal
 from negwise.schedule import AnsK
 
 
@@ -54,7 +54,11 @@ def turning_figure(found: Sequence[Analysis]) -> Figure:
             panels.append(_panel(one.name, metric))
             for what, point, rule in arms:
                 mean, error = one.measured[metric][rule].mean, one.measured[metric][rule].error
-                ends = {"value": short(mean), "low": short(mean - error), "high": short(mean + error)}
+                ends = {
+                    "value": round_digits(mean),
+                    "low": round_digits(mean - error),
+                    "high": round_digits(mean + error),
+                }
                 rows.append({"task": one.name, "metric": metric, "of": what, "turning": point, **ends})
     return Figure(
         "turning",
@@ -69,12 +73,12 @@ def turning_figure(found: Sequence[Analysis]) -> Figure:
 
 def _panel(task: str, metric: str) -> Spec:
     axis = {"format": "~%", "tickCount": 6}
-    x = quantity("turning", "turning point, share of the steps", zero=True, axis=axis)
-    y = quantity("value", f"test {metric_name(metric)}")
-    here = [only("task", task), only("metric", metric)]
-    label = note("fixed K*", align="right", dy=-6)
+    x = quantitative("turning", "turning point, share of the steps", zero=True, axis=axis)
+    y = quantitative("value", f"test {metric_name(metric)}")
+    here = [where_equal("task", task), where_equal("metric", metric)]
+    label = text_mark("fixed K*", align="right", dy=-6)
     label["encoding"] |= {"x": {"value": "width"}, "y": y}
-    fixed, ans = ([*here, only("of", kind)] for kind in ("fixed", "ans"))
+    fixed, ans = ([*here, where_equal("of", kind)] for kind in ("fixed", "ans"))
     ends: Spec = {"x": x, "y": {**y, "field": "low"}, "y2": {"field": "high"}}
     return {
         "title": f"{task}: {metric_name(metric)}",

@@ -5,7 +5,7 @@ import json
 import pytest
 from report_pages import shown
 
-from negwise.report.build import read_subject
+from negwise.report.write_report import read_report_data
 
 
 @pytest.mark.slow
@@ -25,8 +25,8 @@ def test_a_real_run_and_the_lines_that_load_it(tmp_path, monkeypatch):
     )
     test = train(asked, show=False).record.evaluations["test"]
 
-    subject, page = read_subject(tmp_path / "run"), shown(tmp_path / "run")
-    assert subject.missing == () and subject.metrics[0] == "auc" and len(subject.metrics) > 1
+    report, page = read_report_data(tmp_path / "run"), shown(tmp_path / "run")
+    assert report.missing == () and report.metrics[0] == "auc" and len(report.metrics) > 1
     assert f"{test.auc:.4f} ± {test.auc_se:.4f}" in page.text
     names = [figure["name"] for figure in json.loads(page.scripts["figures-data"])]
     assert names[:4] == ["k_over_time", "loss", "throughput", "quality_over_time"]

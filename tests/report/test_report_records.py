@@ -7,7 +7,7 @@ import pytest
 from report_folders import edit, job_record, write_job, write_json, write_run, write_sweep
 
 from negwise.errors import InputError
-from negwise.report.build import build, read_subject
+from negwise.report.write_report import read_report_data, write_report
 
 
 @pytest.fixture(scope="module")
@@ -57,10 +57,10 @@ def set_seed(**values):
 def test_a_wrong_field_is_named(job, file, change, message):
     edit(job / file, change)
     if message is None:  # a file that the page of a job does not need
-        assert read_subject(job).kind == "run"
+        assert read_report_data(job).kind == "run"
         return
     with pytest.raises(InputError, match=message) as told:
-        read_subject(job)
+        read_report_data(job)
     assert str(job) in str(told.value)
 
 
@@ -69,7 +69,7 @@ def test_half_a_file(job, file):
     text = json.dumps(json.loads((job / file).read_text()), indent=1)
     (job / file).write_text(text[: len(text) // 2])
     with pytest.raises(InputError, match=rf"{file}, line \d+: not JSON .*Restore the file, or remove it"):
-        read_subject(job)
+        read_report_data(job)
 
 
 @pytest.mark.parametrize(
@@ -85,7 +85,7 @@ def test_half_a_file(job, file):
 def test_a_job_that_is_no_job(job, content, message):
     (job / "job.json").write_bytes(content)
     with pytest.raises(InputError, match=message):
-        read_subject(job)
+        read_report_data(job)
 
 
 @pytest.mark.parametrize(
@@ -112,7 +112,7 @@ def test_a_broken_line_of_a_log(job, line, message):
     lines = log.read_text().splitlines()
     log.write_text("\n".join([*lines[:8], line, *lines[8:]]) + "\n")
     with pytest.raises(InputError, match=message):
-        read_subject(job)
+        read_report_data(job)
 
 
 def test_a_run_without_its_parts(tmp_path):
@@ -120,29 +120,29 @@ def test_a_run_without_its_parts(tmp_path):
     write_run(run)
     edit(run / "result.json", lambda result: result.pop("evaluations"))
     with pytest.raises(InputError, match=r"result\.json: evaluations is missing"):
-        read_subject(run)
+        read_report_data(run)
     (run / "run.jsonl").unlink()
     with pytest.raises(InputError, match=r"a run that has not begun.*Train first"):
-        read_subject(run)
+        read_report_data(run)
     write_json(run / "config.json", {"run": {"k": 4}})
     (run / "run.jsonl").write_text("")
     with pytest.raises(InputError, match=r"config\.json, run: k is 4, expected text"):
-        read_subject(run)
+        read_report_data(run)
 
 
 def test_places_without_records(tmp_path):
     with pytest.raises(InputError, match=r"got no folder.*negwise report DIR"):
-        build([])
+        write_report([])
     with pytest.raises(InputError, match=r"nowhere: no such file or folder\. Pass the folder of a job or a run"):
-        build([tmp_path / "nowhere"])
+        write_report([tmp_path / "nowhere"])
     with pytest.raises(InputError, match=r"no log in this folder .*Nor is it a job \(job.json\) or a run"):
-        build([tmp_path])
+        write_report([tmp_path])
     (tmp_path / "empty.csv").write_text("")
     with pytest.raises(InputError, match=r"empty\.csv: the file is empty"):
-        build([tmp_path / "empty.csv"])
+        write_report([tmp_path / "empty.csv"])
     write_json(tmp_path / "results.json", {})
     with pytest.raises(InputError, match=r"has a results\.json and no job\.json"):
-        build([tmp_path])
+        write_report([tmp_path])
 
 
 def test_a_page_that_cannot_be_written(tmp_path):
@@ -150,46 +150,46 @@ def test_a_page_that_cannot_be_written(tmp_path):
     write_run(run)
     (tmp_path / "taken").write_text("a file, where a folder is needed")
     with pytest.raises(InputError, match=r"cannot be written .*--out PAGE"):
-        build([run], out=tmp_path / "taken" / "x.html")
+        write_report([run], out=tmp_path / "taken" / "x.html")
 
 
 def test_a_job_that_has_just_begun(tmp_path):
     write_json(tmp_path / "job.json", job_record())
-    subject = read_subject(tmp_path)
-    assert subject.missing[0] == "The pilot has not begun."
-    assert "no table of results yet" in subject.missing[1]
-    assert "This is not finished." in build([tmp_path]).read_text()
+    report = read_report_data(tmp_path)
+    assert report.missing[0] == "The pilot has not begun."
+    assert "no table of results yet" in report.missing[1]
+    assert "This is not finished." in write_report([tmp_path]).read_text()
 
 
 def test_a_job_without_results_shows_its_runs(job):
     (job / "results.json").unlink()
     write_run(job / "arms/20/seed-0", "20", ended=False)
     (job / "arms/20/seed-0/result.json").unlink()
-    subject = read_subject(job)
-    assert [arm.name for arm in subject.arms] == ["1", "20", "warm:20"]
-    assert [arm.seeds[0].state for arm in subject.arms] == ["done", "waiting", "done"]
-    assert "Not trained to the end yet: 20 (seed 0)." in subject.missing
-    assert subject.pilot.seconds == json.loads((job / "pilot/seed-0/result.json").read_text())["seconds"]
-    assert subject.estimate is not None
+    report = read_report_data(job)
+    assert [arm.name for arm in report.arms] == ["1", "20", "warm:20"]
+    assert [arm.seeds[0].state for arm in report.arms] == ["done", "waiting", "done"]
+    assert "Not trained to the end yet: 20 (seed 0)." in report.missing
+    assert report.pilot.seconds == json.loads((job / "pilot/seed-0/result.json").read_text())["seconds"]
+    assert report.estimate is not None
 
 
 def test_a_waiting_seed_and_a_lost_log_are_said(job):
     edit(job / "results.json", set_seed(state="waiting", test=None, val=None, seconds=None))
     (job / "arms/20/seed-0/run.jsonl").unlink()
-    missing = read_subject(job).missing
+    missing = read_report_data(job).missing
     assert missing == (
         "Not trained to the end yet: warm:20 (seed 0).",
         "The log is gone, so the curves lack: 20 (seed 0).",
     )
-    build([job])
+    write_report([job])
 
 
 def test_a_half_written_last_line_is_nothing(job):
     with (job / "arms/1/seed-0/run.jsonl").open("a") as log:
         log.write('{"kind": "step", "step": 60')
-    assert read_subject(job).missing == ()
+    assert read_report_data(job).missing == ()
 
 
 def test_a_sweep_needs_neither_pilot_nor_estimate(tmp_path):
-    subject = read_subject(write_sweep(tmp_path / "sweep", ("1", "4"), seeds=1))
-    assert subject.missing == () and subject.estimates == () and subject.pilot is None
+    report = read_report_data(write_sweep(tmp_path / "sweep", ("1", "4"), seeds=1))
+    assert report.missing == () and report.estimates == () and report.pilot is None

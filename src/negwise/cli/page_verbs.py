@@ -51,9 +51,9 @@ def report(request: ReportRequest, as_json: bool) -> None:
       negwise report runs/a runs/b --out compare.html
       negwise report lightning_logs/version_0
     """
-    from negwise.report.build import build
+    from negwise.report.write_report import write_report
 
-    page = build(request.paths, request.out, _columns(request))
+    page = write_report(request.paths, request.out, _columns(request))
     print(json.dumps({"page": str(page)}) if as_json else f"report: {page}")
 
 

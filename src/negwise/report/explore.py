@@ -16,7 +16,7 @@ from scipy.special import log_ndtr
 
 import negwise
 from negwise.files import write_atomically
-from negwise.report.page import render
+from negwise.report.page import render_template
 from negwise.theory.horizon import HORIZON, RAMP_END
 from negwise.theory.optimum import FLAT, k_grid
 from negwise.theory.pilot_summary import SIMULATED_END
@@ -38,26 +38,26 @@ def explore_page() -> str:
     """The page as HTML, whole: no other file, no network."""
     presets = _presets()
     rules = {"least_margin": LEAST_MARGIN, "flat": FLAT, "horizon": HORIZON, "ramp_end": RAMP_END}
-    return render(
+    return render_template(
         "explore.html",
         charts=False,
         version=negwise.__version__,
         presets=presets,
         rules=rules,
-        data={**table(), "rules": rules, "presets": presets},
+        data={**reliability_table(), "rules": rules, "presets": presets},
     )
 
 
-def grids() -> tuple[Floats, Floats]:
+def reliability_grid() -> tuple[Floats, Floats]:
     """The separations and the K of the table, even in mu and in log K."""
     count = round((HIGHEST - LOWEST) / STEP) + 1
     return LOWEST + STEP * np.arange(count, dtype=np.float64), k_grid(MAX_K, PER_DECADE)
 
 
-def table() -> dict[str, Any]:
+def reliability_table() -> dict[str, Any]:
     r"""P(mu, K) on the grids, rows of separations, as base64 of little-endian float32; the log-odds of the AUC at each
     separation, which interpolate better than the AUC near 1."""
-    separations, ks = grids()
+    separations, ks = reliability_grid()
     values = reliability(separations[:, None], ks).astype("<f4")
     z = separations / SQRT2
     return {

@@ -113,7 +113,7 @@ class Figure:
                 )
 
 
-def short(value: float | None) -> float | None:
+def round_digits(value: float | None) -> float | None:
     """To six significant digits: more cannot be seen and would double the size of the page."""
     return None if value is None else float(f"{value:.{DIGITS}g}")
 

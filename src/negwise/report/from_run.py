@@ -19,16 +19,17 @@ from negwise.records import (
     read_result,
     read_run,
 )
-from negwise.report.from_log import estimate_of
-from negwise.report.subject import Arm, Subject, Trial
+from negwise.report.from_log import estimate_from_log_file
+from negwise.report.report_data import ArmRuns, ReportData, SeedRun
 from negwise.schedule import parse_rule
 from negwise.theory.estimate import Estimate
 
-_SHOWN_FIRST = ("hit@5", "ndcg@10", "hit@10", "ndcg@5", "mrr")
+NOT_ENDED = f"The run has not ended: it has no {RESULT}. The same command again goes on."
+_PREFERRED_METRICS = ("hit@5", "ndcg@10", "hit@10", "ndcg@5", "mrr")
 
 
 @dataclass(frozen=True)
-class _Request:
+class _RequestFields:
     """What a page needs to know of the request that ``config.json`` holds."""
 
     k: str = "?"
@@ -40,27 +41,25 @@ def is_run(folder: Path) -> bool:
     return (folder / CONFIG).is_file() and (folder / LOG).is_file()
 
 
-def run_subject(folder: Path) -> Subject:
+def run_report_data(folder: Path) -> ReportData:
     """A single run as the subject of a page; with K = 1 it is a pilot, and gives an estimate."""
-    arm = arm_of([folder])
-    (trial,) = arm.seeds
+    arm = arm_from_runs([folder])
+    (run,) = arm.seeds
     config, result = read_record(RunConfig, folder / CONFIG), read_result(folder)
-    found, caveats = _estimate(folder, trial) if result is not None and arm.k == 1.0 else (None, ())
+    estimate, caveats = _estimate(folder, run) if result is not None and arm.k == 1.0 else (None, ())
     name = f"K = {arm.rule}"
-    return Subject(
+    return ReportData(
         path=folder,
         kind="train",
         arms=(replace(arm, name=name),),
-        metrics=shown_metrics([trial]),
-        estimates=() if found is None else ((folder.name, found),),
+        metrics=metrics_to_show([run]),
+        estimates=() if estimate is None else ((folder.name, estimate),),
         chosen=name,
         model=None if result is None else folder,
         caveats=caveats,
-        missing=()
-        if result is not None
-        else (f"The run has not ended: it has no {RESULT}. The same command again goes on.",),
+        missing=() if result is not None else (NOT_ENDED,),
         digest=config.data_digest or None,
-        facts={
+        settings={
             "Run": config.run,
             "Training": config.training,
             "Data": {"split": config.split or None, "data_digest": config.data_digest or None},
@@ -69,37 +68,37 @@ def run_subject(folder: Path) -> Subject:
     )
 
 
-def arm_of(runs: list[Path]) -> Arm:
+def arm_from_runs(runs: list[Path]) -> ArmRuns:
     """The arm of these runs, one for each seed, from the records in their folders alone."""
-    requests = [_request(run) for run in runs]
+    requests = [_read_request(run) for run in runs]
     rule = requests[0].k
-    seeds = tuple(_trial(run, request.seed) for run, request in zip(runs, requests, strict=True))
-    return Arm(rule, rule, _peak(rule), None, False, requests[0].learning_rate, (), seeds)
+    seeds = tuple(_seed_run(run, request.seed) for run, request in zip(runs, requests, strict=True))
+    return ArmRuns(rule, rule, _peak(rule), None, False, requests[0].learning_rate, (), seeds)
 
 
-def log_of(folder: Path) -> RunLog | None:
+def read_log(folder: Path) -> RunLog | None:
     """The log of a run; None where there is none."""
     return read_run(folder) if (folder / LOG).is_file() else None
 
 
-def shown_metrics(trials: Iterable[Trial]) -> tuple[str, ...]:
-    """AUC, and two top-n metrics that every trial with scores has."""
-    held = [set(scores.metrics) for trial in trials if (scores := trial.test or trial.val) is not None]
-    shared = set.intersection(*held) if held else set()
-    first = [name for name in _SHOWN_FIRST if name in shared]
+def metrics_to_show(runs: Iterable[SeedRun]) -> tuple[str, ...]:
+    """AUC, and two top-n metrics that every run with scores has."""
+    names = [set(scores.metrics) for run in runs if (scores := run.test or run.val) is not None]
+    shared = set.intersection(*names) if names else set()
+    first = [name for name in _PREFERRED_METRICS if name in shared]
     return ("auc", *first[:2])
 
 
-def _request(folder: Path) -> _Request:
+def _read_request(folder: Path) -> _RequestFields:
     path = folder / CONFIG
-    return decode(_Request, read_record(RunConfig, path).run, f"{path}, run")
+    return decode(_RequestFields, read_record(RunConfig, path).run, f"{path}, run")
 
 
-def _trial(folder: Path, seed: int) -> Trial:
-    result, log = read_result(folder), log_of(folder)
+def _seed_run(folder: Path, seed: int) -> SeedRun:
+    result, log = read_result(folder), read_log(folder)
     if result is None:
-        return Trial(seed, str(folder), "waiting", log=log)
-    return Trial(
+        return SeedRun(seed, str(folder), "waiting", log=log)
+    return SeedRun(
         seed,
         str(folder),
         "done",
@@ -123,12 +122,12 @@ def _peak(rule: str) -> float | None:
     return float(numbers[0] if numbers else first)
 
 
-def _estimate(folder: Path, trial: Trial) -> tuple[Estimate | None, tuple[str, ...]]:
+def _estimate(folder: Path, run: SeedRun) -> tuple[Estimate | None, tuple[str, ...]]:
     """The estimate of a run with K = 1, or why there is none."""
-    if trial.log is None or not trial.log.of_split("val"):
+    if run.log is None or not run.log.of_split("val"):
         return None, ()
     try:
-        return estimate_of(folder / LOG), ()
+        return estimate_from_log_file(folder / LOG), ()
     except InputError as error:
         return None, (f"No estimate: {error}",)
 

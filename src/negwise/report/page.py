@@ -14,9 +14,9 @@ from negwise.errors import InputError, require
 from negwise.report.style import themes
 
 
-def render(template: str, *, charts: bool = True, **context: Any) -> str:
+def render_template(template: str, *, charts: bool = True, **context: Any) -> str:
     """The page that ``template`` (a file in ``templates/``) makes of ``context``."""
-    bundle = library() if charts else ""
+    bundle = vega_bundle() if charts else ""
     return _environment().get_template(template).render(bundle=bundle, themes=themes(), **context)
 
 
@@ -30,7 +30,7 @@ def script_json(value: Any) -> str:
 
 
 @functools.cache
-def library() -> str:
+def vega_bundle() -> str:
     """Vega, Vega-Lite and Vega-Embed as one script, from the package that also draws the PNG files."""
     text = require("vl_convert", extra="plot").javascript_bundle()
     # In a script element only these two would be read as HTML; in JavaScript they are the same with the backslash.

@@ -11,8 +11,8 @@ import numpy as np
 
 from negwise.errors import require
 from negwise.report.figure import Figure, Row, Spec
-from negwise.report.marks import only, quantity
 from negwise.report.style import BLUE, GREEN, GREY, ORANGE, RED
+from negwise.report.vega_lite import quantitative, where_equal
 from negwise.schedule import AnsK
 from negwise.theory.effectiveness import effectiveness, sample_kinds
 from negwise.theory.estimate import Estimate
@@ -83,14 +83,14 @@ def score_distributions() -> Figure:
         for side, mean in (("negatives", 0.0), ("positives", mu))
         for score in np.linspace(-4, 7, 221)
     ]
-    x = quantity("score", "score (standard deviations)")
-    y = {**quantity("density", "density", zero=True), "stack": None}
+    x = quantitative("score", "score (standard deviations)")
+    y = {**quantitative("density", "density", zero=True), "stack": None}
     color = _color("scores", {"negatives": GREY, "positives": BLUE})
     panels = tuple(
         {
             "title": _panel_title(panel),
             "height": 240,
-            "transform": [only("panel", panel)],
+            "transform": [where_equal("panel", panel)],
             "mark": {"type": "area", "opacity": 0.35, "line": True},
             "encoding": {"x": x, "y": y, "color": color},
         }
@@ -107,14 +107,14 @@ def optimal_k_against_separation() -> Figure:
         found = optimal_k(float(auc(mu)))
         numbers: Row = {"separation": float(mu), "auc": float(auc(mu)), "k": found.k, "margin": found.margin}
         rows.append({**numbers, "verdict": found.verdict, "flat_low": found.flat[0], "flat_high": found.flat[1]})
-    x = quantity("separation", "label separation", zero=True)
-    y = quantity(
+    x = quantitative("separation", "label separation", zero=True)
+    y = quantitative(
         "k",
         "optimal K (log scale)",
         scale={"type": "log", "domain": [1, 1e5], "clamp": True},
         axis={"values": [1, 10, 100, 1000, 10000], "format": "~s"},
     )
-    has_range = [only("verdict", "ok"), {"filter": {"field": "flat_high", "valid": True}}]
+    has_range = [where_equal("verdict", "ok"), {"filter": {"field": "flat_high", "valid": True}}]
     printed = {"values": [{"separation": task.separation, "k": task.printed_k} for task in TASKS]}
     color = {**_color("verdict", {"ok": BLUE, "vacuous": GREY}), "legend": {"title": "verdict"}}
     cross = {"type": "point", "color": RED, "size": 70, "shape": "cross", "filled": True}
@@ -156,7 +156,7 @@ def training_stages(task: PaperTask) -> Figure:
     dashes = {"condition": {"test": {"field": "kind", "equal": "effectiveness v"}, "value": [1, 0]}, "value": [5, 3]}
     encoding = {
         "x": _log_k(float(ks[-1])),
-        "y": quantity("value", "share of samples, or v", scale={"domain": [0, 1]}),
+        "y": quantitative("value", "share of samples, or v", scale={"domain": [0, 1]}),
         "color": _color("kind", KINDS),
         "strokeDash": dashes,
     }
@@ -164,7 +164,7 @@ def training_stages(task: PaperTask) -> Figure:
         {
             "title": _panel_title(title),
             "height": 190,
-            "transform": [only("panel", title)],
+            "transform": [where_equal("panel", title)],
             "mark": {"type": "line", "strokeWidth": 2},
             "encoding": encoding,
         }
@@ -196,8 +196,8 @@ def effectiveness_by_lambda() -> Figure:
 def auc_against_separation() -> Figure:
     """The closed form of eq. 7."""
     rows: list[Row] = [{"separation": float(mu), "auc": float(auc(mu))} for mu in np.linspace(0, 5, 101)]
-    x = quantity("separation", "separation", zero=True, axis={"tickCount": 10})
-    y = quantity("auc", "AUC", scale={"domain": [0.5, 1.0]})
+    x = quantitative("separation", "separation", zero=True, axis={"tickCount": 10})
+    y = quantitative("auc", "AUC", scale={"domain": [0.5, 1.0]})
     points = [{"separation": task.separation, "auc": task.auc} for task in TASKS]
     labels: list[Spec] = [
         {
@@ -235,14 +235,14 @@ def ans_curve() -> Figure:
         for name, rule in rules.items()
         for fraction in np.linspace(0, 1, 201)
     ]
-    x = quantity("fraction", "share of training steps", axis={"format": "%", "tickCount": 5})
+    x = quantitative("fraction", "share of training steps", axis={"format": "%", "tickCount": 5})
     panels = tuple(
         {
             "title": _panel_title(name),
             "height": 180,
-            "transform": [only("rule", name)],
+            "transform": [where_equal("rule", name)],
             "mark": {"type": "line", "strokeWidth": 2.5, "color": BLUE},
-            "encoding": {"x": x, "y": quantity("k", "K", zero=True)},
+            "encoding": {"x": x, "y": quantitative("k", "K", zero=True)},
         }
         for name in rules
     )
@@ -274,7 +274,7 @@ def _lambda_rows(panel: str, lam: float, estimate: Estimate) -> list[Row]:
 
 def _lambda_panel(name: str, best: float) -> Spec:
     x = _log_k(1e5)
-    y = quantity("effectiveness", "mean effectiveness v", scale={"domain": [0, 0.5]})
+    y = quantitative("effectiveness", "mean effectiveness v", scale={"domain": [0, 0.5]})
     names = [f"{lam:g}" for lam in LAMS]
     color = {"field": "lambda", "type": "nominal", "sort": names, "scale": {"scheme": "viridis"}, "title": "lambda"}
     return {
@@ -282,7 +282,7 @@ def _lambda_panel(name: str, best: float) -> Spec:
         "height": 200,
         "layer": [
             {
-                "transform": [only("panel", name)],
+                "transform": [where_equal("panel", name)],
                 "mark": {"type": "line", "strokeWidth": 2},
                 "encoding": {"x": x, "y": y, "color": color},
             },
@@ -297,7 +297,7 @@ def _lambda_panel(name: str, best: float) -> Spec:
 
 def _log_k(last: float) -> Spec:
     scale = {"type": "log", "domain": [1, last], "nice": False}
-    return quantity("k", "K (log scale)", scale=scale, axis={"values": [10**i for i in range(7)], "format": "~s"})
+    return quantitative("k", "K (log scale)", scale=scale, axis={"values": [10**i for i in range(7)], "format": "~s"})
 
 
 def _color(field: str, colors: dict[str, str]) -> Spec:

@@ -15,26 +15,26 @@ from negwise.theory.estimate import Estimate
 
 
 @dataclass(frozen=True)
-class Trial(SeedResult):
+class SeedRun(SeedResult):
     """One seed of an arm with its log, None where there is none yet."""
 
     log: RunLog | None = None
 
 
 @dataclass(frozen=True)
-class Arm(ArmResult):
+class ArmRuns(ArmResult):
     """One way to train, over seeds with their logs. ``rule`` is empty where it is not known.
 
     ``pilot_seconds`` is what the pilot cost, where this arm rests on it; ``group`` the folder that the arm comes from,
     where several are compared.
     """
 
-    seeds: tuple[Trial, ...]
+    seeds: tuple[SeedRun, ...]
     pilot_seconds: float = 0.0
     group: str = ""
 
     @property
-    def done(self) -> tuple[Trial, ...]:
+    def done(self) -> tuple[SeedRun, ...]:
         return tuple(seed for seed in self.seeds if seed.state == "done")
 
     @property
@@ -73,17 +73,17 @@ class Mean:
 
 
 @dataclass(frozen=True)
-class Subject:
+class ReportData:
     """``kind``: run, sweep (jobs), train (a run), log (another framework's) or comparison.
 
     ``missing`` says, a sentence each, what is not there yet. ``model`` is the folder that the model can be loaded from.
-    ``digest`` is the content hash of the data, None where it is not known. ``facts`` are tables of settings by title,
-    each a mapping of names to values as they stand in the records.
+    ``digest`` is the content hash of the data, None where it is not known. ``settings`` are tables by title, each a
+    mapping of names to values as they stand in the records.
     """
 
     path: Path
     kind: str
-    arms: tuple[Arm, ...]
+    arms: tuple[ArmRuns, ...]
     metrics: tuple[str, ...] = ("auc",)
     estimates: tuple[tuple[str, Estimate], ...] = ()
     pilot: PilotResult | None = None
@@ -95,7 +95,7 @@ class Subject:
     missing: tuple[str, ...] = ()
     data: DataReport | None = None
     digest: str | None = None
-    facts: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    settings: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
     @property
     def estimate(self) -> Estimate | None:
@@ -103,5 +103,5 @@ class Subject:
         return self.estimates[0][1] if len(self.estimates) == 1 else None
 
     @property
-    def chosen_arm(self) -> Arm | None:
+    def chosen_arm(self) -> ArmRuns | None:
         return next((arm for arm in self.arms if arm.name == self.chosen), None)

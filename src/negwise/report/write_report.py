@@ -1,37 +1,38 @@
-"""From records to a page: `build`. Nothing is trained here, and nothing but records is read."""
+"""From records to a page: `write_report`. Nothing is trained here, and nothing but records is read."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 import negwise
 from negwise.errors import InputError
 from negwise.files import write_atomically
 from negwise.records import CONFIG, JOB, LOG, RESULTS
-from negwise.report.answer import answer
-from negwise.report.comparison import beside
+from negwise.report.answer import make_answer
+from negwise.report.comparison import compare
 from negwise.report.estimate_figure import auc_curves, effectiveness_curve
-from negwise.report.facts import data_facts, plain_facts
 from negwise.report.figure import Figure
-from negwise.report.from_job import is_job, job_subject
-from negwise.report.from_log import log_subject
-from negwise.report.from_run import is_run, run_subject
-from negwise.report.k_figure import quality_against_k
-from negwise.report.loss_figures import loss_and_bound, throughput
-from negwise.report.page import render
-from negwise.report.recommended_figure import recommended
-from negwise.report.sampling_figures import k_over_time, sample_shares
-from negwise.report.subject import Subject
-from negwise.report.table import results
-from negwise.report.time_figure import quality_over_time
+from negwise.report.from_job import is_job, job_report_data
+from negwise.report.from_log import log_report_data
+from negwise.report.from_run import is_run, run_report_data
+from negwise.report.page import render_template
+from negwise.report.quality_figures import quality_against_k, recommended_items
+from negwise.report.report_data import ReportData
+from negwise.report.tables import NamedValues, data_rows, results_table, settings_rows
+from negwise.report.training_figures import (
+    k_over_time,
+    loss_and_bound,
+    quality_over_time,
+    sample_shares,
+    throughput,
+)
 
 PAGE = "report.html"
 
 
-def build(
+def write_report(
     paths: Sequence[str | os.PathLike[str]],
     out: str | os.PathLike[str] | None = None,
     columns: Mapping[str, str | None] | None = None,
@@ -44,22 +45,22 @@ def build(
     """
     if not paths:
         raise InputError("report: got no folder, expected the folder of a job or a run: negwise report DIR")
-    subjects = [read_subject(Path(path), columns) for path in paths]
-    subject = subjects[0] if len(subjects) == 1 else beside(subjects)
-    page = _place(subject, out)
-    shown = exhibits(subject)
-    figures = page.parent / ("figures" if page.name == PAGE else f"{page.stem}-figures")
+    reports = [read_report_data(Path(path), columns) for path in paths]
+    report = reports[0] if len(reports) == 1 else compare(reports)
+    figures = make_figures(report)
+    page = _page_path(report, out)
+    folder = page.parent / ("figures" if page.name == PAGE else f"{page.stem}-figures")
     try:
-        for exhibit in shown:
-            exhibit.save_all(figures)
-        return write_atomically(page, page_of(subject, shown))
+        for figure in figures:
+            figure.save_all(folder)
+        return write_atomically(page, render_page(report, figures))
     except OSError as error:
         raise InputError(
             f"{page}: cannot be written ({error.strerror or error}). Pass another place: --out PAGE"
         ) from error
 
 
-def read_subject(path: Path, columns: Mapping[str, str | None] | None = None) -> Subject:
+def read_report_data(path: Path, columns: Mapping[str, str | None] | None = None) -> ReportData:
     """What ``path`` is: a job, a run, or a log of another framework."""
     if not path.exists():
         raise InputError(f"{path}: no such file or folder. Pass the folder of a job or a run, or a log")
@@ -67,58 +68,58 @@ def read_subject(path: Path, columns: Mapping[str, str | None] | None = None) ->
         if columns and any(columns.values()) and (is_job(path) or is_run(path)):
             raise InputError(f"{path}: columns were named, but this is negwise's own, which has none. Leave them out")
         if is_job(path):
-            return job_subject(path)
+            return job_report_data(path)
         if is_run(path):
-            return run_subject(path)
+            return run_report_data(path)
         if (path / CONFIG).is_file():
             raise InputError(f"{path}: a run that has not begun: it has a {CONFIG} and no {LOG}. Train first")
         if (path / RESULTS).is_file():
             raise InputError(f"{path}: has a {RESULTS} and no {JOB}. Restore {JOB}, or report on its runs")
     try:
-        return log_subject(path, columns)
+        return log_report_data(path, columns)
     except InputError as error:
         raise InputError(f"{error} Nor is it a job ({JOB}) or a run ({CONFIG}, {LOG}) of negwise.") from error
 
 
-def exhibits(subject: Subject) -> list[Figure]:
+def make_figures(report: ReportData) -> list[Figure]:
     """The figures that the records allow, in the order of the page."""
-    estimate, arms = subject.estimate, subject.arms
+    estimate, arms = report.estimate, report.arms
     found = [
         None if estimate is None else auc_curves(estimate),
         None if estimate is None else effectiveness_curve(estimate),
-        quality_against_k(subject),
+        quality_against_k(report),
         k_over_time(arms),
         None if estimate is None else sample_shares(arms, estimate.label_separation),
         loss_and_bound(arms),
         throughput(arms),
-        quality_over_time(subject),
-        recommended(arms),
+        quality_over_time(report),
+        recommended_items(arms),
     ]
-    return [exhibit for exhibit in found if exhibit is not None]
+    return [figure for figure in found if figure is not None]
 
 
-def page_of(subject: Subject, shown: Sequence[Figure]) -> str:
+def render_page(report: ReportData, figures: Sequence[Figure]) -> str:
     """The page as one HTML text."""
-    return render(
+    return render_template(
         "report.html",
-        subject=subject,
-        answer=answer(subject),
-        table=results(subject),
-        exhibits=shown,
-        figures=[exhibit.for_page() for exhibit in shown],
-        data=None if subject.data is None else data_facts(subject.data),
-        settings=_settings(subject),
+        report=report,
+        answer=make_answer(report),
+        results=results_table(report),
+        figures=figures,
+        figures_data=[figure.for_page() for figure in figures],
+        data=None if report.data is None else data_rows(report.data),
+        settings=_settings_tables(report),
         version=negwise.__version__,
     )
 
 
-def _settings(subject: Subject) -> list[tuple[str, Any]]:
-    tables = [(title, plain_facts(values)) for title, values in subject.facts.items()]
-    return [(title, facts) for title, facts in tables if facts]
+def _settings_tables(report: ReportData) -> list[tuple[str, NamedValues]]:
+    tables = [(title, settings_rows(settings)) for title, settings in report.settings.items()]
+    return [(title, rows) for title, rows in tables if rows]
 
 
-def _place(subject: Subject, out: str | os.PathLike[str] | None) -> Path:
+def _page_path(report: ReportData, out: str | os.PathLike[str] | None) -> Path:
     if out is not None:
         page = Path(out)
         return page if page.suffix.lower() in (".html", ".htm") else page / PAGE
-    return subject.path / PAGE if subject.kind in ("run", "sweep", "train") else Path(PAGE)
+    return report.path / PAGE if report.kind in ("run", "sweep", "train") else Path(PAGE)

@@ -1,0 +1,136 @@
+"""The tables of the page: results of the arms, what is in the data, and settings."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from negwise.datasets import DataReport
+from negwise.report.formatting import format_count, format_seconds, format_value, metric_name
+from negwise.report.report_data import ArmRuns, ReportData
+
+NamedValues = list[tuple[str, str]]
+PROBLEMS_SHOWN = 10
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A number with its standard error over seeds, as text; empty where there is none."""
+
+    value: str
+    se: str = ""
+
+
+@dataclass(frozen=True)
+class ArmRow:
+    """One arm. ``problems`` says which seeds failed or wait, and why; ``tuning`` has a rate, its AUC and its state."""
+
+    name: str
+    role: str
+    chosen: bool
+    k: str
+    scores: tuple[Cell, ...]
+    seconds: str
+    pilot: str
+    learning_rate: str
+    seeds: str
+    problems: tuple[str, ...]
+    tuning: tuple[tuple[str, str, str], ...]
+
+
+@dataclass(frozen=True)
+class ResultsTable:
+    """Test scores of all arms."""
+
+    metrics: tuple[str, ...]
+    rows: tuple[ArmRow, ...]
+
+    @property
+    def has_tuning(self) -> bool:
+        return any(row.tuning for row in self.rows)
+
+    @property
+    def has_pilot(self) -> bool:
+        return any(row.pilot for row in self.rows)
+
+
+def results_table(report: ReportData) -> ResultsTable:
+    """Test scores, a mean over the seeds that are done."""
+    rows = tuple(_arm_row(arm, report) for arm in report.arms)
+    return ResultsTable(tuple(metric_name(name) for name in report.metrics), rows)
+
+
+def data_rows(data: DataReport) -> NamedValues:
+    """What a data report says: counts, what bounds K, problems."""
+    found = [("path", data.path), ("kind", data.kind)]
+    found += [(name.replace("_", " "), format_value(value)) for name, value in data.counts.items()]
+    if data.density is not None:
+        found.append(("density", format_value(data.density)))
+    balance = "positives only" if data.label_balance is None else f"{format_value(data.label_balance)} are positive"
+    found.append(("label balance", balance))
+    has = data.negatives
+    spread = f"{format_value(has.least)} to {format_value(has.most)}, median {format_value(has.median)}"
+    found += [("negatives of a positive", f"{spread} ({has.source})"), ("ceiling for K", format_value(has.most))]
+    found += [(f"true {name}", format_value(value)) for name, value in (data.truth or {}).items()]
+    found += [("content hash", data.digest), ("bad rows skipped", format_count(len(data.problems)))]
+    return [*found, *(("problem", str(problem)) for problem in data.problems[:PROBLEMS_SHOWN])]
+
+
+def settings_rows(settings: Mapping[str, Any], inside: str = "") -> NamedValues:
+    """Settings by name, nested ones with the name of what they are in; what was left to its default is not shown."""
+    found: NamedValues = []
+    for key, value in settings.items():
+        name = f"{inside}{key}".replace("_", " ")
+        if isinstance(value, Mapping):
+            found += settings_rows(value, f"{name}: ")
+        elif value is not None:
+            found.append((name, format_value(value)))
+    return found
+
+
+def _arm_row(arm: ArmRuns, report: ReportData) -> ArmRow:
+    seconds = arm.mean_seconds().value
+    return ArmRow(
+        name=arm.name,
+        role=_role(arm),
+        chosen=arm.name == report.chosen and len(report.arms) > 1,
+        k="" if arm.k is None else format_count(arm.k),
+        scores=tuple(_score_cell(arm, name) for name in report.metrics),
+        seconds="" if seconds is None else format_seconds(seconds),
+        pilot=format_seconds(arm.pilot_seconds) if arm.pilot_seconds else "",
+        learning_rate="" if arm.learning_rate is None else f"{arm.learning_rate:g}",
+        seeds=f"{len(arm.done)} of {len(arm.seeds)}",
+        problems=tuple(_problems(arm)),
+        tuning=tuple(
+            (
+                f"{tried.learning_rate:g}",
+                "" if tried.val_auc is None else f"{tried.val_auc:.4f}",
+                tried.state if tried.error is None else f"{tried.state}: {tried.error}",
+            )
+            for tried in arm.tuning
+        ),
+    )
+
+
+def _role(arm: ArmRuns) -> str:
+    """What the arm is there for, where its name does not say it: a fixed schedule is K* itself."""
+    if arm.role in (None, "cell", "extra"):
+        return ""
+    return "fixed K*" if arm.role == "schedule" and arm.fixed and arm.uses_pilot else str(arm.role)
+
+
+def _score_cell(arm: ArmRuns, metric: str) -> Cell:
+    mean = arm.test(metric)
+    if mean.value is None:
+        return Cell("")
+    return Cell(f"{mean.value:.4f}", "" if mean.se is None else f"\N{PLUS-MINUS SIGN} {mean.se:.4f}")
+
+
+def _problems(arm: ArmRuns) -> list[str]:
+    words = {"failed": "failed", "waiting": "not trained to the end"}
+    return [
+        f"seed {run.seed} {words[run.state]}" + (f": {run.error}" if run.error else "")
+        for run in arm.seeds
+        if run.state != "done"
+    ]
