@@ -8,6 +8,7 @@ import statistics
 
 import pytest
 from report_folders import LOG_EVERY, STEPS, edit, estimate_of, write_job, write_run, write_sweep
+from report_pages import shown as shown_page
 from scipy.integrate import quad
 from scipy.stats import norm
 
@@ -101,6 +102,19 @@ def test_k_over_time(job, shown, which, field):
         assert row["k"] == pytest.approx(mean_over_window(job, "warm:20", field, start, row["step"]), rel=1e-5)
         start = row["step"]
     assert start == STEPS and len(rows) > 40
+
+
+def test_reasons_for_k_stand_under_the_figure(tmp_path):
+    run = tmp_path / "run"
+    write_run(run)
+    records = [json.loads(line) for line in (run / "run.jsonl").read_text().splitlines()]
+    for record in records:
+        if record["kind"] == "step" and record["step"] > 300:
+            record["k_reason"] = "memory" if record["step"] > 400 else "win rate 0.9"
+    (run / "run.jsonl").write_text("".join(json.dumps(record) + "\n" for record in records))
+    made = {one.name: one for one in make_figures(read_report_data(run))}["k_over_time"]
+    said = "What set or bounded K: win rate 0.9 (K = 1, from step 305); memory (K = 1, from step 405)."
+    assert made.caption.endswith(said) and said in shown_page(run).text
 
 
 def reliability(separation, k):

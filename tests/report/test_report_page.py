@@ -150,6 +150,8 @@ def test_nothing_from_data_is_markup(tmp_path):
         results["caveats"] = [EVIL]
         results["pilot"]["why"] = EVIL
         results["metrics"] = ["auc", EVIL]
+        parts = {"values": {EVIL: 0.5}, "kept": [EVIL], "dropped": [EVIL], "reason": EVIL}
+        results["decisions"] = [{"step": 1, "metric": EVIL, **parts}]
         for arm in results["arms"][:2]:
             arm["seeds"][0]["test"]["metrics"][EVIL] = 0.5
 
@@ -241,6 +243,21 @@ def test_a_gain_within_noise_is_said_so(tmp_path):
     edit(job / "results.json", lambda r: [d.update(mean=-0.01, se=None, seeds=1) for d in r["differences"]])
     text = shown(job).text
     assert "−0.0100" in text and "one seed, no error bar" in text
+
+
+def test_decisions_of_a_race_are_listed(tmp_path):
+    decision = {
+        "step": 1200,
+        "metric": "hit@5",
+        "values": {"1": 0.5, "20": 0.61234},
+        "kept": ["20"],
+        "dropped": ["1", "warm:20"],
+        "reason": "1 is behind by more than its error",
+    }
+    assert "Decisions of the race" not in shown(write_job(tmp_path / "plain", seeds=1)).text
+    text = shown(write_job(tmp_path / "job", seeds=1, decisions=[decision])).text
+    start = text.index("Decisions of the race step metric kept dropped reason")
+    assert "1,200 HR@5 20 (0.6123) 1 (0.5000), warm:20 1 is behind by more than its error" in text[start:]
 
 
 def test_an_unfinished_job_says_so_at_the_top(tmp_path):

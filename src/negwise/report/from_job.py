@@ -69,6 +69,7 @@ def job_report_data(folder: Path) -> ReportData:
         model=None if results.model is None else folder / results.model,
         caveats=results.caveats,
         differences=results.differences,
+        decisions=results.decisions,
     )
 
 

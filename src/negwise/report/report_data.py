@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from negwise.datasets import DataReport
-from negwise.records import ArmResult, Difference, PilotResult, RunLog, SeedResult
+from negwise.records import ArmResult, Decision, Difference, PilotResult, RunLog, SeedResult
 from negwise.theory.estimate import Estimate
 
 
@@ -90,6 +90,7 @@ class ReportData:
     chosen: str | None = None
     model: Path | None = None
     differences: tuple[Difference, ...] = ()
+    decisions: tuple[Decision, ...] = ()
     caveats: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     missing: tuple[str, ...] = ()

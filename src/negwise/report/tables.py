@@ -1,8 +1,8 @@
-"""The tables of the page: results of the arms, what is in the data, and settings."""
+"""The tables of the page: results of the arms, decisions of a race, what is in the data, and settings."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -59,6 +59,24 @@ def results_table(report: ReportData) -> ResultsTable:
     """Test scores, a mean over the seeds that are done."""
     rows = tuple(_arm_row(arm, report) for arm in report.arms)
     return ResultsTable(tuple(metric_name(name) for name in report.metrics), rows)
+
+
+def decision_rows(report: ReportData) -> list[tuple[str, str, str, str, str]]:
+    """The decisions of a race: step, metric, which candidates were kept and dropped with their values, and why."""
+
+    def candidates(names: Sequence[str], values: Mapping[str, float]) -> str:
+        return ", ".join(f"{name} ({values[name]:.4f})" if name in values else name for name in names)
+
+    return [
+        (
+            format_count(decision.step),
+            metric_name(decision.metric),
+            candidates(decision.kept, decision.values),
+            candidates(decision.dropped, decision.values),
+            decision.reason,
+        )
+        for decision in report.decisions
+    ]
 
 
 def data_rows(data: DataReport) -> NamedValues:

@@ -27,6 +27,7 @@ from negwise.theory.separation import separation
 
 KINDS = ("good", "bad", "easy")
 MAX_PANELS = 9
+MAX_REASONS = 6
 RATE_POINTS = 40
 _KIND_COLORS = ["#009E73", "#D55E00", "#a9b4c2"]  # they mean the same in light and dark
 _AUC_MARGIN = 1e-12  # an AUC of 0 or 1 has no finite separation; here every share is at its limit to the last digit
@@ -61,6 +62,10 @@ def k_over_time(arms: Sequence[ArmRuns]) -> Figure | None:
         "How many negatives each positive had. Solid: what the schedule asked for; dashed: what the data could give, "
         "on average. Where the two part, rows had fewer negatives than asked."
     )
+    reasons = _k_reasons(arms)
+    if reasons:
+        more = f"; and {len(reasons) - MAX_REASONS} more" if len(reasons) > MAX_REASONS else ""
+        caption += f" What set or bounded K: {'; '.join(reasons[:MAX_REASONS])}{more}."
     return Figure("k_over_time", "K over training", caption, (panel,), rows)
 
 
@@ -191,6 +196,17 @@ def quality_over_time(report: ReportData) -> Figure | None:
     return Figure(
         "quality_over_time", "Quality over training", f"{caption}.", panels, rows, columns=2 if len(panels) > 1 else 1
     )
+
+
+def _k_reasons(arms: Sequence[ArmRuns]) -> list[str]:
+    """Each reason for K that the logs name, with the arm and the first step that has it."""
+    first_steps: dict[tuple[str, str], int] = {}
+    for arm in arms:
+        for record in (record for run in arm.seeds if run.log is not None for record in run.log.steps):
+            if record.k_reason is not None:
+                key = (arm.name, record.k_reason)
+                first_steps[key] = min(record.step, first_steps.get(key, record.step))
+    return [f"{reason} ({name}, from step {step:,})" for (name, reason), step in first_steps.items()]
 
 
 def _share_rows(arm: ArmRuns, label: float, points: int) -> list[Row]:

@@ -20,7 +20,7 @@ from negwise.report.from_run import is_run, run_report_data
 from negwise.report.page import render_template
 from negwise.report.quality_figures import quality_against_k, recommended_items
 from negwise.report.report_data import ReportData
-from negwise.report.tables import NamedValues, data_rows, results_table, settings_rows
+from negwise.report.tables import NamedValues, data_rows, decision_rows, results_table, settings_rows
 from negwise.report.training_figures import (
     k_over_time,
     loss_and_bound,
@@ -105,6 +105,7 @@ def render_page(report: ReportData, figures: Sequence[Figure]) -> str:
         report=report,
         answer=make_answer(report),
         results=results_table(report),
+        decisions=decision_rows(report),
         figures=figures,
         figures_data=[figure.for_page() for figure in figures],
         data=None if report.data is None else data_rows(report.data),
