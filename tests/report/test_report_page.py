@@ -273,9 +273,11 @@ def test_an_unfinished_job_says_so_at_the_top(tmp_path):
 def test_a_run_has_a_page_and_with_k_of_one_an_estimate(tmp_path):
     result = write_run(tmp_path / "one", "1")
     write_run(tmp_path / "four", "4")
-    text = shown(tmp_path / "one").text
+    page = shown(tmp_path / "one")
+    text = page.text
     found = estimate_of(tmp_path / "one")
     assert "siamese-cnn trained with K = 1" in text
+    assert "K = K" not in page.scripts["figures-data"]
     assert f"what this run suggests K = {found.k_int}" in text
     assert f"{result['evaluations']['test']['auc']:.4f} ± 0.0040" in text
     other = shown(tmp_path / "four")

@@ -85,14 +85,14 @@ def _job_answer(report: ReportData) -> tuple[str, str, list[Stat]]:
     baseline = next((arm for arm in report.arms if arm.fixed and arm.k == 1.0), None)
     # What K gains is asked even where K = 1 was best: then of the schedule.
     arm = chosen if chosen is not baseline else next((arm for arm in report.arms if arm.role == "schedule"), chosen)
-    lead = f"{_request_text(report)} Best on validation, and kept as the model: {_arm_label(chosen)}."
+    lead = f"{_request_text(report)} Best on validation, and kept as the model: {chosen.label}."
     if arm is not chosen:
         lead += f" The numbers below are those of {arm.name} against it."
     elif arm.role == "extra":
         lead += " The gain and the cost below are its own."
         if estimate is not None and estimate.determined and not estimate.as_good(chosen.k or 0.0):
             said = f"{_at_least(estimate)}{estimate.k_int}"
-            headline = f"{_arm_label(chosen)} was best on validation; the curves said {said}."
+            headline = f"{chosen.label} was best on validation; the curves said {said}."
     stats += [_gain_stat(report, arm, baseline, metric) for metric in report.metrics[:2]]
     return headline, lead, [*stats, _cost_stat(arm, None if arm is baseline else baseline)]
 
@@ -106,10 +106,10 @@ def _sweep_answer(report: ReportData) -> tuple[str, str, list[Stat]]:
         if best is not None:
             test = best.test(metric)
             note = "" if test.value is None else f"test {test.value:.4f}{_error_text(test)}, {_seed_count(test.n)}"
-            stats.append(Stat(f"best validation {metric_name(metric)}", _arm_label(best), note=note))
+            stats.append(Stat(f"best validation {metric_name(metric)}", best.label, note=note))
     first = _best_arm(report.arms, "auc")
     done = sum(bool(arm.done) for arm in report.arms)
-    headline = f"{_arm_label(first)} is best on validation AUC." if first is not None else "No validation scores."
+    headline = f"{first.label} is best on validation AUC." if first is not None else "No validation scores."
     lead = f"{_request_text(report)} Best of {done}, chosen on validation, shown on test."
     total = sum(run.seconds or 0.0 for arm in report.arms for run in arm.seeds)
     cells = sum(len(arm.done) for arm in report.arms)
@@ -202,10 +202,6 @@ def _best_arm(arms: tuple[ArmRuns, ...], metric: str) -> ArmRuns | None:
     means = [(arm, arm.val(metric).value) for arm in arms]
     known = [(arm, value) for arm, value in means if value is not None]
     return max(known, key=lambda pair: pair[1])[0] if known else None
-
-
-def _arm_label(arm: ArmRuns) -> str:
-    return f"K = {arm.name}" if arm.fixed else arm.name
 
 
 def _error_text(mean: Mean) -> str:

@@ -40,11 +40,12 @@ class ArmRuns(ArmResult):
     @property
     def fixed(self) -> bool:
         """Whether K is one number throughout."""
-        try:
-            float(self.rule)
-        except ValueError:
-            return False
-        return True
+        return _is_number(self.rule)
+
+    @property
+    def label(self) -> str:
+        """The name, with "K = " before a bare number."""
+        return f"K = {self.name}" if _is_number(self.name) else self.name
 
     def test(self, metric: str) -> Mean:
         """A test score over the seeds that are done and have it."""
@@ -106,3 +107,11 @@ class ReportData:
     @property
     def chosen_arm(self) -> ArmRuns | None:
         return next((arm for arm in self.arms if arm.name == self.chosen), None)
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True

@@ -204,7 +204,7 @@ def _k_reasons(arms: Sequence[ArmRuns]) -> list[str]:
     for arm in arms:
         for record in (record for run in arm.seeds if run.log is not None for record in run.log.steps):
             if record.k_reason is not None:
-                key = (arm.name, record.k_reason)
+                key = (arm.label, record.k_reason)
                 first_steps[key] = min(record.step, first_steps.get(key, record.step))
     return [f"{reason} ({name}, from step {step:,})" for (name, reason), step in first_steps.items()]
 
@@ -250,7 +250,7 @@ def _shares_panel(arm: ArmRuns) -> Spec:
     ]
     place = {"x": step_axis(), "y": y, "color": color, "order": order}
     return {
-        "title": f"K = {arm.name}" if arm.fixed else arm.name,
+        "title": arm.label,
         "height": HEIGHT - 40,
         "usermeta": {"longestLabel": max(map(len, KINDS))},
         "transform": [
