@@ -53,7 +53,7 @@ SHAPES = {
     "auc_curves": 2,  # training, validation
     "effectiveness": 1,
     "quality_against_k": 1,  # through fixed K
-    "k_over_time": 6,  # asked and used
+    "k_over_time": 6,  # scheduled and used
     "sample_shares": 3,  # good, bad, easy
     "loss": 6,  # loss and log(K+1)
     "throughput": 3,

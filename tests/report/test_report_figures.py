@@ -94,7 +94,7 @@ def test_one_seed_has_no_error_bar_and_one_k_no_figure(tmp_path):
     assert "quality_against_k" not in made and "sample_shares" not in made
 
 
-@pytest.mark.parametrize(("which", "field"), [("asked", "k"), ("used", "k_used")])
+@pytest.mark.parametrize(("which", "field"), [("scheduled", "k"), ("used", "k_used")])
 def test_k_over_time(job, shown, which, field):
     rows = rows_of(shown, "k_over_time", arm="warm:20", which=which)
     start = 0

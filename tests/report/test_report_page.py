@@ -52,7 +52,7 @@ def test_the_table_has_means_and_errors_of_all_arms(job, page):
             se = statistics.stdev(scores) / math.sqrt(3)
             assert f"{statistics.fmean(scores):.4f} ± {se:.4f}" in page.text
     assert page.text.count("3 of 3") == 3
-    for words in ("pilot charged", "learning rate", "Three seeds: error bars are wide.", "torch 2.13.0", "7,999"):
+    for words in ("pilot time", "learning rate", "Three seeds: error bars are wide.", "torch 2.13.0", "7,999"):
         assert words in page.text
 
 
@@ -87,9 +87,9 @@ def test_a_large_sweep_stays_small(tmp_path):
     assert all(len(figure.rows) < 6000 for figure in make_figures(report))
 
 
-def test_a_sweep_counts_its_cells_not_its_arms(tmp_path):
+def test_a_sweep_counts_its_runs_not_its_arms(tmp_path):
     found = make_answer(read_report_data(write_sweep(tmp_path / "sweep", ("1", "4", "20"), seeds=2)))
-    assert {stat.label: stat.value for stat in found.stats}["cells trained"] == "6"
+    assert {stat.label: stat.value for stat in found.stats}["runs trained"] == "6"
 
 
 def test_a_k_outside_the_range_as_good_is_the_heading_where_it_was_best(tmp_path):
@@ -101,7 +101,7 @@ def test_a_k_outside_the_range_as_good_is_the_heading_where_it_was_best(tmp_path
     assert make_answer(report).headline == said
     edit(job / "estimate.json", lambda estimate: estimate.update(basis="lower bound"))
     found = make_answer(read_report_data(job))
-    assert "as far as they go" in found.verdict and "the curves said at least" in found.headline
+    assert "The curves so far determine K" in found.verdict and "the curves said at least" in found.headline
 
 
 def test_a_fixed_schedule_is_called_what_it_is(tmp_path):
@@ -116,8 +116,8 @@ def test_a_fixed_schedule_is_called_what_it_is(tmp_path):
     ("kept", "says"),
     [
         ("warm:20", "kept as the model: warm:20."),
-        ("20", "kept as the model: K = 20. The gain and the cost below are its own."),
-        ("1", "kept as the model: K = 1. The numbers below are those of warm:20 against it."),
+        ("20", "kept as the model: K = 20. The gain and the cost below are those of this model."),
+        ("1", "kept as the model: K = 1. The numbers below compare warm:20 with it."),
     ],
 )
 def test_whose_numbers_stand_beside_the_answer(tmp_path, kept, says):
@@ -184,7 +184,7 @@ def test_json_in_a_script_cannot_end_it():
     text = script_json({"title": "</script><!-- & \u2028"})
     assert not set("<>&\u2028") & set(text)
     assert json.loads(text) == {"title": "</script><!-- & \u2028"}
-    with pytest.raises(InputError, match="a number that JSON has none for"):
+    with pytest.raises(InputError, match="a number that JSON cannot hold"):
         script_json(math.inf)
 
 
@@ -267,7 +267,7 @@ def test_an_unfinished_job_says_so_at_the_top(tmp_path):
     assert text.index("This is not finished.") < text.rindex("Train with K")
     assert "20 (seed 0)" in text
     write_json(tmp_path / "new/job.json", job_record())
-    assert "The pilot has not begun." in shown(tmp_path / "new").text
+    assert "The pilot has not started." in shown(tmp_path / "new").text
 
 
 def test_a_run_has_a_page_and_with_k_of_one_an_estimate(tmp_path):
@@ -292,7 +292,7 @@ def test_folders_side_by_side(tmp_path, monkeypatch):
     assert write_report([job, sweep, tmp_path / "run"]) == Path("report.html")
     page = Page((tmp_path / "report.html").read_text())
     for words in (
-        "3 folders side by side",
+        "Comparison of 3 folders",
         "a/job: warm:20",
         "b/job: 60",
         "page",

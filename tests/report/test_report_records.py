@@ -122,7 +122,7 @@ def test_a_run_without_its_parts(tmp_path):
     with pytest.raises(InputError, match=r"result\.json: evaluations is missing"):
         read_report_data(run)
     (run / "run.jsonl").unlink()
-    with pytest.raises(InputError, match=r"a run that has not begun.*Train first"):
+    with pytest.raises(InputError, match=r"a run that has not started.*Train first"):
         read_report_data(run)
     write_json(run / "config.json", {"run": {"k": 4}})
     (run / "run.jsonl").write_text("")
@@ -131,7 +131,7 @@ def test_a_run_without_its_parts(tmp_path):
 
 
 def test_places_without_records(tmp_path):
-    with pytest.raises(InputError, match=r"got no folder.*negwise report DIR"):
+    with pytest.raises(InputError, match=r"got no folder.*Type: negwise report DIR"):
         write_report([])
     with pytest.raises(InputError, match=r"nowhere: no such file or folder\. Pass the folder of a job or a run"):
         write_report([tmp_path / "nowhere"])
@@ -156,8 +156,8 @@ def test_a_page_that_cannot_be_written(tmp_path):
 def test_a_job_that_has_just_begun(tmp_path):
     write_json(tmp_path / "job.json", job_record())
     report = read_report_data(tmp_path)
-    assert report.missing[0] == "The pilot has not begun."
-    assert "no table of results yet" in report.missing[1]
+    assert report.missing[0] == "The pilot has not started."
+    assert "There is no results.json yet" in report.missing[1]
     assert "This is not finished." in write_report([tmp_path]).read_text()
 
 
@@ -168,7 +168,7 @@ def test_a_job_without_results_shows_its_runs(job):
     report = read_report_data(job)
     assert [arm.name for arm in report.arms] == ["1", "20", "warm:20"]
     assert [arm.seeds[0].state for arm in report.arms] == ["done", "waiting", "done"]
-    assert "Not trained to the end yet: 20 (seed 0)." in report.missing
+    assert "Not finished yet: 20 (seed 0)." in report.missing
     assert report.pilot.seconds == json.loads((job / "pilot/seed-0/result.json").read_text())["seconds"]
     assert report.estimate is not None
 
@@ -178,8 +178,8 @@ def test_a_waiting_seed_and_a_lost_log_are_said(job):
     (job / "arms/20/seed-0/run.jsonl").unlink()
     missing = read_report_data(job).missing
     assert missing == (
-        "Not trained to the end yet: warm:20 (seed 0).",
-        "The log is gone, so the curves lack: 20 (seed 0).",
+        "Not finished yet: warm:20 (seed 0).",
+        "No log was found, so the curves leave out: 20 (seed 0).",
     )
     write_report([job])
 

@@ -1,4 +1,4 @@
-"""The answer, before anything else: K, the range as good, what it gains, what it costs, where the model is."""
+"""The top of the page: K, the range as good, the gain over K = 1, the cost, and the lines that load the model."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ VERDICTS = {
     "vacuous": "The curves do not determine K: no K is better than any other by an amount that means something.",
     "inconsistent": "The curves contradict each other, so no K should be read from them.",
 }
-UNSETTLED = "The curves determine K as far as they go; the pilot had not converged."
-"""The verdict "ok" where K* is a lower bound or not settled."""
+UNSETTLED = "The curves so far determine K, but the pilot had not converged."
+"""The sentence for the verdict "ok" if K* is a lower bound or not settled."""
 _PLUS_MINUS = "\N{PLUS-MINUS SIGN}"
 
 
 @dataclass(frozen=True)
 class Stat:
-    """One large number: what it is, its value, its error bar, a note, and whether it is good news."""
+    """One large number with its label, error bar and note. ``tone`` is "up", "down" or empty, and sets the colour."""
 
     label: str
     value: str
@@ -34,7 +34,7 @@ class Stat:
 
 @dataclass(frozen=True)
 class Answer:
-    """``load``: the two lines of Python that load the model; None where there is none yet."""
+    """The top of the page. ``load`` has the two lines of Python that load the model; None without a model."""
 
     headline: str
     lead: str
@@ -44,7 +44,7 @@ class Answer:
 
 
 def make_answer(report: ReportData) -> Answer:
-    """The answer of a page, by the kind of what it is about."""
+    """The answer for a job, a sweep, a run, a log or a comparison."""
     headline, lead, stats = {
         "run": _job_answer,
         "sweep": _sweep_answer,
@@ -83,13 +83,13 @@ def _job_answer(report: ReportData) -> tuple[str, str, list[Stat]]:
     if chosen is None or not chosen.done:
         return headline, _request_text(report), stats
     baseline = next((arm for arm in report.arms if arm.fixed and arm.k == 1.0), None)
-    # What K gains is asked even where K = 1 was best: then of the schedule.
+    # If K = 1 was best, the gain and the cost are those of the schedule.
     arm = chosen if chosen is not baseline else next((arm for arm in report.arms if arm.role == "schedule"), chosen)
     lead = f"{_request_text(report)} Best on validation, and kept as the model: {chosen.label}."
     if arm is not chosen:
-        lead += f" The numbers below are those of {arm.name} against it."
+        lead += f" The numbers below compare {arm.name} with it."
     elif arm.role == "extra":
-        lead += " The gain and the cost below are its own."
+        lead += " The gain and the cost below are those of this model."
         if estimate is not None and estimate.determined and not estimate.as_good(chosen.k or 0.0):
             said = f"{_at_least(estimate)}{estimate.k_int}"
             headline = f"{chosen.label} was best on validation; the curves said {said}."
@@ -99,7 +99,7 @@ def _job_answer(report: ReportData) -> tuple[str, str, list[Stat]]:
 
 def _sweep_answer(report: ReportData) -> tuple[str, str, list[Stat]]:
     if not any(arm.done for arm in report.arms):
-        return "No cell of the sweep is done yet.", _request_text(report), []
+        return "No run of the sweep is done yet.", _request_text(report), []
     stats = []
     for metric in report.metrics[:2]:
         best = _best_arm(report.arms, metric)
@@ -110,10 +110,10 @@ def _sweep_answer(report: ReportData) -> tuple[str, str, list[Stat]]:
     first = _best_arm(report.arms, "auc")
     done = sum(bool(arm.done) for arm in report.arms)
     headline = f"{first.label} is best on validation AUC." if first is not None else "No validation scores."
-    lead = f"{_request_text(report)} Best of {done}, chosen on validation, shown on test."
+    lead = f"{_request_text(report)} The best of {done}, chosen on validation; scores are on test."
     total = sum(run.seconds or 0.0 for arm in report.arms for run in arm.seeds)
-    cells = sum(len(arm.done) for arm in report.arms)
-    return headline, lead, [*stats, Stat("cells trained", f"{cells}", note=f"{format_seconds(total)} in all")]
+    runs = sum(len(arm.done) for arm in report.arms)
+    return headline, lead, [*stats, Stat("runs trained", f"{runs}", note=f"{format_seconds(total)} in all")]
 
 
 def _run_answer(report: ReportData) -> tuple[str, str, list[Stat]]:
@@ -154,11 +154,11 @@ def _comparison_answer(report: ReportData) -> tuple[str, str, list[Stat]]:
             label, note = f"highest test {metric_name(metric)}", f"{name}, {_seed_count(mean.n)}"
             stats.append(Stat(label, f"{mean.value:.4f}", _error_text(mean).strip(), note))
     folders = len({arm.group for arm in report.arms})
-    return f"{folders} folders side by side", f"{len(report.arms)} arms in all.", stats
+    return f"Comparison of {folders} folders", f"{len(report.arms)} arms in all.", stats
 
 
 def _gain_stat(report: ReportData, arm: ArmRuns, baseline: ArmRuns | None, metric: str) -> Stat:
-    """What the arm gains over K = 1, paired over seeds."""
+    """The gain of the arm over K = 1, paired over seeds."""
     mean, name = arm.test(metric), metric_name(metric)
     if mean.value is None:
         return Stat(f"test {name}", "none", note="not evaluated")
@@ -180,10 +180,10 @@ def _gain_stat(report: ReportData, arm: ArmRuns, baseline: ArmRuns | None, metri
 
 
 def _cost_stat(arm: ArmRuns, baseline: ArmRuns | None) -> Stat:
-    """Seconds to a trained model, the pilot charged."""
+    """Seconds to a trained model, with those of the pilot if the arm uses it."""
     seconds = arm.mean_seconds().value
     if seconds is None:
-        return Stat("cost", "unknown", note="no times were recorded")
+        return Stat("cost", "unknown", note="no times in the log")
     parts = f"{format_seconds(seconds)} of training"
     if arm.pilot_seconds:
         parts = f"{format_seconds(arm.pilot_seconds)} of pilot and {parts}"
@@ -213,7 +213,7 @@ def _seed_count(n: int) -> str:
 
 
 def _request_text(report: ReportData) -> str:
-    request = report.settings.get("Asked for", {})
+    request = report.settings.get("Request", {})
     what = " on ".join(str(request[name]) for name in ("model", "data") if request.get(name))
     seeds = max((len(arm.seeds) for arm in report.arms), default=0)
     parts = [part for part in (what, _seed_count(seeds) if seeds else "") if part]

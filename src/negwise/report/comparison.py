@@ -1,4 +1,4 @@
-"""Several subjects as one: their arms side by side, under names that tell them apart."""
+"""Several jobs, runs or logs on one page: their arms together, under names that are distinct."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ DIFFERENT_DATA = "These runs saw different data (their content hashes differ), s
 
 
 def compare(reports: Sequence[ReportData]) -> ReportData:
-    """A comparison of ``reports``, in their order."""
+    """One `ReportData` with the arms of all ``reports``, in their order."""
     labels = distinct_names([report.path for report in reports])
     pairs = list(zip(labels, reports, strict=True))
     with_metrics = [report for report in reports if report.kind != "log"]
@@ -34,13 +34,13 @@ def compare(reports: Sequence[ReportData]) -> ReportData:
 
 
 def distinct_names(paths: Sequence[Path]) -> list[str]:
-    """The last parts of each path, as many as it takes to tell them apart."""
+    """The last parts of each path, as many as make the names distinct."""
     parts = [path.resolve().parts for path in paths]
     for depth in range(1, max(map(len, parts)) + 1):
         names = ["/".join(one[-depth:]) for one in parts]
         if len(set(names)) == len(names):
             return names
-    return [f"{path} ({number})" for number, path in enumerate(paths, start=1)]  # one folder, given twice
+    return [f"{path} ({number})" for number, path in enumerate(paths, start=1)]  # the same folder twice
 
 
 def _label_arm(label: str, report: ReportData, arm: ArmRuns) -> ArmRuns:
@@ -48,14 +48,14 @@ def _label_arm(label: str, report: ReportData, arm: ArmRuns) -> ArmRuns:
 
 
 def _own_settings(report: ReportData) -> dict[str, object]:
-    """What tells one subject from another: its own settings, flat."""
+    """The settings of one report in one flat table."""
     return {
-        name: value for title in ("Run", "Asked for", "Log") for name, value in report.settings.get(title, {}).items()
+        name: value for title in ("Run", "Request", "Log") for name, value in report.settings.get(title, {}).items()
     }
 
 
 def _comparability_caveats(reports: Sequence[ReportData]) -> list[str]:
-    """Why scores of these subjects may not be comparable."""
+    """Reasons why the scores of these reports may not be comparable."""
     caveats = []
     digests = {report.digest for report in reports if report.digest is not None}
     if len(digests) > 1:
@@ -63,5 +63,7 @@ def _comparability_caveats(reports: Sequence[ReportData]) -> list[str]:
     steps = {run.steps for report in reports for arm in report.arms for run in arm.done if run.steps}
     if len(steps) > 1:
         shown = ", ".join(f"{step:g}" for step in sorted(steps))
-        caveats.append(f"They were trained for different numbers of steps ({shown}): part of what K gains is speed.")
+        caveats.append(
+            f"They were trained for different numbers of steps ({shown}): part of the gain of a larger K is speed."
+        )
     return caveats

@@ -1,4 +1,4 @@
-"""The pictures of an estimate: the curves it was read from, and the effectiveness it is the maximum of."""
+"""The figures of an estimate: the AUC curves of the pilot, and effectiveness against K with its maximum."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _STILL_ROSE = "the training AUC still rose when the pilot stopped"
 
 
 def estimate_figure(estimate: Estimate, name: str = "estimate") -> Figure:
-    """Both pictures side by side; v(K) alone where there are no curves."""
+    """Both figures as two panels; v(K) alone if the estimate has no curves."""
     parts = [found for found in (auc_curves(estimate), effectiveness_curve(estimate)) if found is not None]
     notes = f"lambda {estimate.lam:g}, label separation {estimate.label_separation:.2f}, verdict: {estimate.verdict}"
     if estimate.basis in ("forecast", "lower bound"):
@@ -32,7 +32,7 @@ def estimate_figure(estimate: Estimate, name: str = "estimate") -> Figure:
 
 
 def auc_curves(estimate: Estimate) -> Figure | None:
-    """Training and validation AUC of the pilot with T marked; None where the estimate was made without a curve."""
+    """Training and validation AUC of the pilot with T marked; None if the estimate has no curve."""
     rows = _auc_rows(estimate)
     if not rows:
         return None
@@ -55,7 +55,7 @@ def auc_curves(estimate: Estimate) -> Figure | None:
     else:
         seen = "T, where training counts as converged, lies beyond the pilot."
     caption = (
-        f"Training AUC says how far the labels can be told apart, validation AUC how far the model has come. {seen} "
+        f"Training AUC shows how well the labels can be separated, validation AUC how good the model is. {seen} "
         "The estimate averages over all steps before T."
     )
     panel = {"height": HEIGHT, "transform": [where_valid("auc")], "layer": layers}
@@ -89,9 +89,9 @@ def effectiveness_curve(estimate: Estimate) -> Figure:
     }
     open_end = "and more" if estimate.flat[1] is None else f"to {estimate.flat[1]}"
     caption = (
-        f"What a training sample is worth on average when it has K negatives. It is best at K* = {estimate.k:.3g}; the "
+        f"The mean effectiveness of a training sample with K negatives. It is highest at K* = {estimate.k:.3g}; the "
         f"shaded range, {estimate.flat[0]} {open_end}, is as good (within 1%). With far more negatives "
-        "every sample is easy, and v comes down to 1 - lambda."
+        "every sample is easy, and v falls to 1 - lambda."
     )
     if estimate.interval is not None:
         caption += " The red bar on the axis is the 90% interval of K*."
@@ -113,7 +113,7 @@ def _auc_rows(estimate: Estimate) -> Rows:
 
 def _horizon_layers(horizon: float, end: float) -> list[Spec]:
     data = {"values": [{"step": horizon}]}
-    right = horizon > 0.7 * end  # the label keeps clear of the edge
+    right = horizon > 0.7 * end  # the label stays inside the panel
     label = text_mark(
         f"T = {horizon:g}", align="right" if right else "left", dx=-5 if right else 5, dy=-6, baseline="bottom"
     )
@@ -125,7 +125,7 @@ def _horizon_layers(horizon: float, end: float) -> list[Spec]:
 
 
 def _last_k(estimate: Estimate) -> float:
-    """The end of what is worth looking at: where the curve has come down to its limit, not where the search ended."""
+    """The right end of the axis: where the curve is down at its limit, not where the search ended."""
     return min(estimate.curve.k[-1], max(30.0 * estimate.k, 100.0))
 
 

@@ -1,8 +1,8 @@
-"""A figure: a title, a caption, panels, and the one table of numbers behind them; for the page and for files.
+"""A figure: a title, a caption, panels, and one table with the numbers of all panels; for the page and for files.
 
-A panel is a Vega-Lite view without width, data and colours: those depend on where it is shown. On the page each panel
-is as wide as its place; in PNG and SVG files the panels have a fixed width. The table travels as CSV text, the same
-that the page offers for download.
+A panel is a Vega-Lite view without width, data and colours, which depend on where it is shown. On the page each panel
+fills its column; in PNG and SVG files the panels have a fixed width. The table is CSV text, the same that the page
+offers for download.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ Spec = dict[str, Any]
 
 @dataclass(frozen=True)
 class Figure:
-    """``columns`` panels stand in a row where there is room. ``resolve`` is Vega-Lite's, for all panels in a file."""
+    """``columns`` panels share a row if there is room. ``resolve`` is the property of Vega-Lite, for files."""
 
     name: str
     title: str
@@ -44,19 +44,19 @@ class Figure:
 
     @property
     def data(self) -> Spec:
-        """How the panels read the table. Types are given, so that an arm called "20" stays a name."""
+        """The ``data`` of each panel. It names the types, so that an arm called "20" stays a name."""
         columns = dict.fromkeys(column for row in self.rows for column in row)
         texts = {column for row in self.rows for column, value in row.items() if isinstance(value, str)}
         parse = {column: "string" if column in texts else "number" for column in columns}
         return {"name": "rows", "format": {"type": "csv", "parse": parse}}
 
     def for_page(self) -> Spec:
-        """What the page's script draws from."""
+        """The table and the panels for the script of the page."""
         panels = [{"$schema": SCHEMA, "description": self.caption, "data": self.data, **panel} for panel in self.panels]
         return {"name": self.name, "csv": self.csv(), "panels": panels}
 
     def for_file(self) -> Spec:
-        """The whole declaration (Vega-Lite) of the picture, with title and caption in it."""
+        """The whole Vega-Lite specification of the picture, with title and caption."""
         width = _FILE_WIDTHS[self.columns]
         across = self.columns * width + (self.columns - 1) * 60
         return {
@@ -78,7 +78,7 @@ class Figure:
         return _svg_to_png(self.svg())
 
     def csv(self) -> str:
-        """One table; a row that lacks a column has an empty cell there."""
+        """The table. A row without a column has an empty cell there."""
         text = io.StringIO()
         columns = list(dict.fromkeys(column for row in self.rows for column in row))
         writer = csv.DictWriter(text, columns, lineterminator="\n")
@@ -96,7 +96,7 @@ class Figure:
         ]
 
     def save_as(self, path: Path) -> Path:
-        """Write one file, its kind by its ending: .png, .svg, .csv (the numbers) or .json (the declaration)."""
+        """Write one file. Its ending says which: .png, .svg, .csv (the numbers) or .json (the specification)."""
         match path.suffix.lower():
             case ".png":
                 return write_atomically(path, self.png())
@@ -114,7 +114,7 @@ class Figure:
 
 
 def round_digits(value: float | None) -> float | None:
-    """To six significant digits: more cannot be seen and would double the size of the page."""
+    """``value`` to six significant digits: more cannot be seen and would double the size of the page."""
     return None if value is None else float(f"{value:.{DIGITS}g}")
 
 

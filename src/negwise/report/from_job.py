@@ -1,4 +1,4 @@
-"""The folder of a job: ``job.json``, ``estimate.json``, ``results.json`` and the runs below it, finished or not."""
+"""`ReportData` from the folder of a job: ``job.json``, ``estimate.json``, ``results.json`` and its runs."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from negwise.report.report_data import ArmRuns, ReportData, SeedRun
 from negwise.theory.estimate import Estimate
 
 MAX_NAMED = 8
-"""Runs that a sentence names; of the others it says how many they are."""
+"""Runs that a sentence names; it counts the others."""
 
 
 def is_job(folder: Path) -> bool:
@@ -37,7 +37,7 @@ def is_job(folder: Path) -> bool:
 
 
 def job_report_data(folder: Path) -> ReportData:
-    """A job as the subject of a page. What a half-done job does not have yet is said in ``missing``."""
+    """The data for the page of a job. If the job is half done, ``missing`` says what it does not have yet."""
     job = read_record(JobRecord, folder / JOB)
     data = decode(DataReport, job.data, f"{folder / JOB}, data")
     estimate = _estimate(folder / ESTIMATE)
@@ -78,7 +78,7 @@ def _estimate(path: Path) -> Estimate | None:
 
 
 def _pilot_from_folder(folder: Path) -> PilotResult | None:
-    """The pilot of a job without results, as far as its folder tells of it."""
+    """The pilot of a job without results, from the records in its folder."""
     logs = sorted((folder / "pilot").glob(f"seed-*/{LOG}"))
     if not logs:
         return None
@@ -94,7 +94,7 @@ def _arm(folder: Path, arm: ArmResult) -> ArmRuns:
 
 
 def _arms_from_folders(folder: Path) -> list[ArmRuns]:
-    """The arms of a job without results, as far as their runs tell of them."""
+    """The arms of a job without results, from the records in the folders of their runs."""
     arms = []
     for place in sorted((folder / "arms").glob("*")):
         runs = [run for run in sorted(place.glob("seed-*")) if (run / CONFIG).is_file()]
@@ -107,7 +107,9 @@ def _check_names(folder: Path, arms: list[ArmRuns]) -> None:
     names = [arm.name for arm in arms]
     repeated = next((name for name in names if names.count(name) > 1), None)
     if repeated is not None:
-        raise InputError(f"{folder / RESULTS}: two arms are called {repeated!r}, expected a name each.")
+        raise InputError(
+            f"{folder / RESULTS}: two arms are called {repeated!r}, expected a name of its own for each arm."
+        )
 
 
 def _missing(
@@ -115,26 +117,26 @@ def _missing(
 ) -> list[str]:
     sentences = []
     if kind == "run" and pilot is None:
-        sentences.append("The pilot has not begun.")
+        sentences.append("The pilot has not started.")
     elif kind == "run" and estimate is None:
         sentences.append("There is no estimate yet: the pilot has not ended.")
     if not has_results:
-        sentences.append("There is no table of results yet; what is shown was read from the runs themselves.")
+        sentences.append(f"There is no {RESULTS} yet. The page shows what the runs themselves have recorded.")
     runs = [(f"{arm.name} (seed {run.seed})", run) for arm in arms for run in arm.seeds]
     waiting = [name for name, run in runs if run.state == "waiting"]
     if waiting:
         more = f" and {len(waiting) - MAX_NAMED} more" if len(waiting) > MAX_NAMED else ""
-        sentences.append(f"Not trained to the end yet: {', '.join(waiting[:MAX_NAMED])}{more}.")
+        sentences.append(f"Not finished yet: {', '.join(waiting[:MAX_NAMED])}{more}.")
     lost = [name for name, run in runs if run.state == "done" and (run.log is None or not run.log.steps)]
     if lost:
-        sentences.append(f"The log is gone, so the curves lack: {', '.join(lost[:MAX_NAMED])}.")
+        sentences.append(f"No log was found, so the curves leave out: {', '.join(lost[:MAX_NAMED])}.")
     return sentences
 
 
 def _settings(job: JobRecord) -> dict[str, dict[str, Any]]:
     plan = {name: value for name, value in encode(job.plan).items() if name != "notes"}
     return {
-        "Asked for": job.request,
+        "Request": job.request,
         "Plan": plan,
         "Machine": job.machine,
         "Versions": {"negwise": job.negwise or None, **job.versions},

@@ -1,4 +1,4 @@
-"""Logs of other frameworks, read by `negwise.curves`: their AUC curves, and the estimate that these give."""
+"""`ReportData` from a log of another framework: its AUC curves, read by `negwise.curves`, and their estimate."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from negwise.theory.estimate import Estimate
 from negwise.theory.optimal_k import optimal_k
 
 CAVEATS = (
-    "The estimate takes these curves as those of a run with K = 1. A log does not say which K it was trained with.",
+    "The estimate takes these curves for those of a run with K = 1. A log does not say which K it was trained with.",
     "AUC must be the same function for training and validation, in evaluation mode, with negatives drawn as in "
-    "training. A log does not say how its AUC was made.",
+    "training. A log does not say how its AUC was computed.",
 )
 
 
 def log_report_data(path: Path, columns: Mapping[str, str | None] | None = None) -> ReportData:
-    """A foreign log as the subject of a page; ``columns`` as `negwise.curves.read` takes them."""
+    """The data for the page of a log. ``columns``: see `negwise.curves.read`."""
     curves = read(path, columns=columns)
     both = curves.train_auc is not None and curves.val_auc is not None
     name = path.parent.name if path.is_file() and path.name in ("metrics.csv", "trainer_state.json") else path.stem
@@ -47,13 +47,13 @@ def _why_no_estimate(path: Path, curves: Curves) -> str:
 
 
 def estimate_from_log_file(log: Path) -> Estimate | None:
-    """The estimate from a run log of negwise's own; None where it has not both curves."""
+    """The estimate from a ``run.jsonl``; None if it does not have both curves."""
     curves = read(log)
     return None if curves.train_auc is None or curves.val_auc is None else estimate_from_curves(curves)
 
 
 def estimate_from_curves(curves: Curves) -> Estimate:
-    """`optimal_k` of both curves, with all that the log knows of them."""
+    """`optimal_k` of both curves, with the steps and the counts that the log has."""
     try:
         estimate = optimal_k(**curves.arguments())
         return replace(estimate, reasons=(*curves.caveats(), *estimate.reasons))
@@ -62,7 +62,7 @@ def estimate_from_curves(curves: Curves) -> Estimate:
 
 
 def _eval_records(curves: Curves) -> list[EvalRecord]:
-    """The curves as records of a run log; where the log has no steps, evaluations are counted from 1."""
+    """The curves as records of a run log. If the log has no steps, evaluations are counted from 1."""
     records = []
     for split in ("train", "val"):
         aucs, steps = getattr(curves, f"{split}_auc"), getattr(curves, f"{split}_steps")

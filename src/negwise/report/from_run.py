@@ -1,4 +1,4 @@
-"""The folder of one run: ``config.json``, ``run.jsonl`` and, when it has ended, ``result.json``."""
+"""`ReportData` from the folder of one run: ``config.json``, ``run.jsonl`` and, at its end, ``result.json``."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ from negwise.report.report_data import ArmRuns, ReportData, SeedRun
 from negwise.schedule import parse_rule
 from negwise.theory.estimate import Estimate
 
-NOT_ENDED = f"The run has not ended: it has no {RESULT}. The same command again goes on."
+NOT_ENDED = f"The run has not ended: it has no {RESULT}. The same command resumes it."
 _PREFERRED_METRICS = ("hit@5", "ndcg@10", "hit@10", "ndcg@5", "mrr")
 
 
 @dataclass(frozen=True)
 class _RequestFields:
-    """What a page needs to know of the request that ``config.json`` holds."""
+    """The fields of the request in ``config.json`` that a page needs."""
 
     k: str = "?"
     seed: int = 0
@@ -42,7 +42,7 @@ def is_run(folder: Path) -> bool:
 
 
 def run_report_data(folder: Path) -> ReportData:
-    """A single run as the subject of a page; with K = 1 it is a pilot, and gives an estimate."""
+    """The data for the page of one run. A run with K = 1 is a pilot, and gives an estimate."""
     arm = arm_from_runs([folder])
     (run,) = arm.seeds
     config, result = read_record(RunConfig, folder / CONFIG), read_result(folder)
@@ -69,7 +69,7 @@ def run_report_data(folder: Path) -> ReportData:
 
 
 def arm_from_runs(runs: list[Path]) -> ArmRuns:
-    """The arm of these runs, one for each seed, from the records in their folders alone."""
+    """The arm whose seeds are these runs, from the records in their folders."""
     requests = [_read_request(run) for run in runs]
     rule = requests[0].k
     seeds = tuple(_seed_run(run, request.seed) for run, request in zip(runs, requests, strict=True))
@@ -77,12 +77,12 @@ def arm_from_runs(runs: list[Path]) -> ArmRuns:
 
 
 def read_log(folder: Path) -> RunLog | None:
-    """The log of a run; None where there is none."""
+    """The log of a run; None if it has none."""
     return read_run(folder) if (folder / LOG).is_file() else None
 
 
 def metrics_to_show(runs: Iterable[SeedRun]) -> tuple[str, ...]:
-    """AUC, and two top-n metrics that every run with scores has."""
+    """AUC, and at most two top-n metrics that every run with scores has."""
     names = [set(scores.metrics) for run in runs if (scores := run.test or run.val) is not None]
     shared = set.intersection(*names) if names else set()
     first = [name for name in _PREFERRED_METRICS if name in shared]
@@ -113,7 +113,7 @@ def _seed_run(folder: Path, seed: int) -> SeedRun:
 
 
 def _peak(rule: str) -> float | None:
-    """The K of a rule such as ``4``, the peak of one such as ``warm:20``; None where the text is no rule."""
+    """The K of a rule such as ``4``, the peak of one such as ``warm:20``; None if the text is no rule."""
     try:
         parse_rule(rule)
     except InputError:

@@ -1,4 +1,4 @@
-"""The paper's model-free figures, remade from the formulas; where a printed number does not follow, they say so."""
+"""The paper's figures that need no model, from the formulas. A caption says which printed numbers do not follow."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ TASKS = (
 
 
 def reproduce_theory(out: Path, progress: Callable[[str, int, int], None] | None = None) -> list[Path]:
-    """Make every figure in ``out`` as PNG, SVG and CSV; ``progress(name, done, total)`` hears of each."""
+    """Write every figure to ``out`` as PNG, SVG and CSV; ``progress(name, done, total)`` is called before each."""
     require("vl_convert", extra="plot")
     makers: list[Callable[[], Figure]] = [
         score_distributions,
@@ -70,7 +70,7 @@ def reproduce_theory(out: Path, progress: Callable[[str, int, int], None] | None
 
 
 def score_distributions() -> Figure:
-    """Scores of positives and negatives under the labels and under a model that is half-way there."""
+    """Scores of positives and negatives under the labels, and under a model with half of their separation."""
     separations = {"labels: separation 2.4 (AUC 0.955)": 2.4, "model half-way: separation 1.2 (AUC 0.802)": 1.2}
     rows: list[Row] = [
         {
@@ -101,7 +101,7 @@ def score_distributions() -> Figure:
 
 
 def optimal_k_against_separation() -> Figure:
-    """K* on the simulated curve, for separations from 0.2 to 5, with the paper's tasks on it."""
+    """K* on the simulated curve for separations from 0.2 to 5, with the paper's tasks."""
     rows: list[Row] = []
     for mu in np.round(np.arange(0.2, 5.001, 0.05), 2):
         found = optimal_k(float(auc(mu)))
@@ -205,7 +205,7 @@ def auc_against_separation() -> Figure:
             "mark": {"type": "text", "color": RED, "align": "left", "dx": 4, "dy": dy},
             "encoding": {"x": x, "y": y, "text": {"value": f"{point['separation']:g}: {point['auc']:.5f}"}},
         }
-        # The last two points are neighbours: each label gets a line of its own.
+        # The last two points are close to each other, so their labels are on two lines.
         for point, dy in zip(points, (14, 14, 14, 30), strict=True)
     ]
     panel: Spec = {
@@ -258,11 +258,11 @@ def _stage_values(label: float, model: float, ks: Floats) -> Sequence[Floats]:
 
 
 def _stage_title(task: PaperTask, stage: float) -> str:
-    """The stage, and where v peaks in K."""
+    """The stage, and the K at which v is highest."""
     ks = np.geomspace(1, 1e6, 2001)
     v = effectiveness(task.separation, stage * task.separation, ks, LAM)
     top = int(np.argmax(v))
-    # Where nothing is gained over the limit, the place of the maximum has no meaning.
+    # Without a gain over the limit, the place of the maximum means nothing.
     best = f"best K {_format_k(ks[top])}" if v[top] - (1 - LAM) >= LEAST_MARGIN else "no K is better"
     return f"{stage:g} of the way: {best}"
 
@@ -301,7 +301,7 @@ def _log_k(last: float) -> Spec:
 
 
 def _color(field: str, colors: dict[str, str]) -> Spec:
-    """A colour for each text of ``field``, in this order."""
+    """A colour for each value of ``field``, in this order."""
     scale = {"domain": list(colors), "range": list(colors.values())}
     return {"field": field, "type": "nominal", "sort": list(colors), "scale": scale, "legend": {"title": None}}
 

@@ -14,7 +14,7 @@ ARM_KINDS = ["fixed K", "schedule"]
 
 
 def quality_against_k(report: ReportData) -> Figure | None:
-    """AUC and the top-n metric on the test split against K, where there is more than one K."""
+    """AUC and the top-n metric on the test split against K, if more than one K was trained."""
     metrics = report.metrics[:2]
     rows = [row for metric in metrics for arm in report.arms for row in _k_rows(arm, metric)]
     ks = {float(str(row["k"])) for row in rows}
@@ -29,14 +29,14 @@ def quality_against_k(report: ReportData) -> Figure | None:
         "Test scores of the trained models. Small dots are single seeds, large ones their mean with its standard error."
     )
     if any(row["how"] == "schedule" for row in rows):
-        caption += " Diamonds are schedules, beside the K they rise to; the line joins fixed K."
+        caption += " Diamonds are schedules, next to the K that they rise to; the line connects fixed K."
     if marked:
         caption += " Shaded: the range that the estimate calls as good; red: its K*."
     return Figure("quality_against_k", "Measured quality against K", caption, panels, rows, columns=len(panels))
 
 
 def recommended_items(arms: Sequence[ArmRuns]) -> Figure | None:
-    """Item coverage and popularity of what each arm recommends, a mean over seeds with the seeds as dots."""
+    """Coverage and popularity of the items that each arm recommends: means over seeds as bars, seeds as ticks."""
     rows: list[Row] = [
         {
             "arm": arm.name,
@@ -60,11 +60,11 @@ def recommended_items(arms: Sequence[ArmRuns]) -> Figure | None:
     ]
     here = [entry for entry in fields if any(row[entry[0]] is not None for row in rows)]
     panels = tuple(_recommended_panel(names, *entry, rows) for entry in here)
-    caption = f"What the {top} of each test query hold: how much of the catalogue is ever recommended"
+    caption = f"The {top} of all test queries: the share of the catalogue that is ever recommended"
     if "popularity" in [field for field, *_ in here]:
         caption += (
-            ", and how popular those items are. The dashed line is the popularity of the true positives: beyond it, "
-            "the model plays safe"
+            ", and how popular those items are. The dashed line is the popularity of the true positives: above it, the "
+            "model prefers popular items"
         )
     caption += ". Ticks are single seeds."
     return Figure("recommended", "What is recommended", caption, panels, rows, columns=len(panels)) if panels else None
@@ -113,7 +113,7 @@ def _k_panel(metric: str, rows: Sequence[Row], domain: list[float], estimate: Es
     layers: list[Spec] = [
         {"transform": [where_equal("of", "mean"), where_equal("how", "fixed K")], "mark": joined, "encoding": place},
         *_score_layers("fixed K", 0, place, shape, tooltips),
-        *_score_layers("schedule", 9, place, shape, tooltips),  # beside the fixed K that they rise to, not upon it
+        *_score_layers("schedule", 9, place, shape, tooltips),  # next to the fixed K that they rise to, not on it
     ]
     return {
         "title": metric_name(metric),
@@ -143,7 +143,7 @@ def _score_layers(how: str, aside: int, place: Spec, shape: Spec, tooltips: list
 
 
 def _estimate_layers(estimate: Estimate | None, domain: list[float], x: Spec) -> list[Spec]:
-    """The range as good, and K*."""
+    """Layers for the range as good and for K*."""
     if estimate is None:
         return []
     low = max(float(estimate.flat[0]), domain[0])

@@ -1,4 +1,4 @@
-"""What a page is about: arms, their seeds, the estimate. A job, a run, a log and a comparison all become this."""
+"""The data behind a page: arms, their seeds, the estimate. The same type serves jobs, runs, logs and comparisons."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ from negwise.theory.estimate import Estimate
 
 @dataclass(frozen=True)
 class SeedRun(SeedResult):
-    """One seed of an arm with its log, None where there is none yet."""
+    """One seed of an arm with its log; None if it has none yet."""
 
     log: RunLog | None = None
 
 
 @dataclass(frozen=True)
 class ArmRuns(ArmResult):
-    """One way to train, over seeds with their logs. ``rule`` is empty where it is not known.
+    """One way to train, over seeds with their logs. ``rule`` is empty if it is not known.
 
-    ``pilot_seconds`` is what the pilot cost, where this arm rests on it; ``group`` the folder that the arm comes from,
-    where several are compared.
+    ``pilot_seconds`` is the cost of the pilot if this arm uses it, else 0. ``group`` is the folder of the arm in a
+    comparison, else empty.
     """
 
     seeds: tuple[SeedRun, ...]
@@ -39,7 +39,7 @@ class ArmRuns(ArmResult):
 
     @property
     def fixed(self) -> bool:
-        """Whether K is one number throughout."""
+        """Whether K is the same at every step."""
         return _is_number(self.rule)
 
     @property
@@ -48,7 +48,7 @@ class ArmRuns(ArmResult):
         return f"K = {self.name}" if _is_number(self.name) else self.name
 
     def test(self, metric: str) -> Mean:
-        """A test score over the seeds that are done and have it."""
+        """The mean test score over the seeds that are done and have it."""
         return Mean.over(None if seed.test is None else seed.test.value(metric) for seed in self.done)
 
     def val(self, metric: str) -> Mean:
@@ -60,7 +60,7 @@ class ArmRuns(ArmResult):
 
 @dataclass(frozen=True)
 class Mean:
-    """A mean over ``n`` seeds and its standard error; None where there are too few."""
+    """A mean over ``n`` seeds and its standard error; None if there are too few seeds."""
 
     value: float | None
     se: float | None
@@ -77,9 +77,9 @@ class Mean:
 class ReportData:
     """``kind``: run, sweep (jobs), train (a run), log (another framework's) or comparison.
 
-    ``missing`` says, a sentence each, what is not there yet. ``model`` is the folder that the model can be loaded from.
-    ``digest`` is the content hash of the data, None where it is not known. ``settings`` are tables by title, each a
-    mapping of names to values as they stand in the records.
+    ``missing`` has a sentence for each thing that is not there yet. ``model`` is the folder to load the model from.
+    ``digest`` is the content hash of the data; None if it is not known. ``settings`` has tables by title, each a
+    mapping of names to values of the records.
     """
 
     path: Path
@@ -101,7 +101,7 @@ class ReportData:
 
     @property
     def estimate(self) -> Estimate | None:
-        """The estimate, where there is exactly one."""
+        """The estimate, if there is exactly one."""
         return self.estimates[0][1] if len(self.estimates) == 1 else None
 
     @property

@@ -1,6 +1,6 @@
-"""An arm over training: the logs of its seeds as one series, and long series thinned to what a figure can show.
+"""Curves of an arm over training: the mean over the logs of its seeds, with few enough points for a figure.
 
-Records of a log cover the steps since the record before, so means over several of them weigh each by its steps.
+A step record covers the steps since the record before it, so a mean over several records weighs each by its steps.
 """
 
 from __future__ import annotations
@@ -17,26 +17,26 @@ from negwise.records import RunLog
 from negwise.report.report_data import ArmRuns, Mean
 
 MAX_ROWS = 2400
-"""Rows that one figure may have, over all its arms: the page stays small, and no screen shows more."""
+"""Rows of one figure at most, over all its arms: this keeps the page small, and no screen shows more."""
 MIN_POINTS, MAX_POINTS = 12, 120
-"""Points that each arm has in a figure, at least and at most."""
+"""Limits for the points of one arm in a figure."""
 STEP_FIELDS = ("k", "k_used", "loss", "log_k1", "mi_bound", "time")
 
 
 @dataclass(frozen=True)
 class Window:
-    """Steps ``start < step <= end`` of an arm, the mean over its seeds; None where a value is undefined there."""
+    """Means over the steps ``start < step <= end`` and over the seeds of an arm; None if a value is undefined there."""
 
     start: float
     end: float
     values: dict[str, float | None]
     start_seconds: float | None
-    """Seconds at ``start``, as ``values["time"]`` are those at ``end``."""
+    """Seconds of training at ``start``; ``values["time"]`` are those at ``end``."""
 
 
 @dataclass(frozen=True)
 class CurvePoint:
-    """An evaluation of an arm: the mean over seeds of a metric, and of the seconds that had passed."""
+    """A metric of an arm at one evaluation, and the seconds of training until then: means over seeds."""
 
     step: float
     score: Mean
@@ -44,7 +44,7 @@ class CurvePoint:
 
 
 def max_points(arms: Sequence[ArmRuns]) -> int:
-    """How many points each arm may have in a figure."""
+    """Points that each arm may have in a figure."""
     return max(MIN_POINTS, min(MAX_POINTS, MAX_ROWS // max(len(arms), 1)))
 
 
@@ -71,7 +71,7 @@ def step_windows(arm: ArmRuns, points: int) -> list[Window]:
 
 
 def metric_curve(arm: ArmRuns, split: str, metric: str, points: int) -> list[CurvePoint]:
-    """A metric over training, at the evaluations that all seeds of the arm share; evenly left out beyond ``points``."""
+    """A metric over training at evaluations that all seeds of the arm share, at most ``points`` of them."""
     logs = [log for log in _logs(arm) if _scores(log, split, metric)]
     scores = [_scores(log, split, metric) for log in logs]
     clocks = [_seconds_by_step(log) for log in logs]
@@ -82,14 +82,14 @@ def metric_curve(arm: ArmRuns, split: str, metric: str, points: int) -> list[Cur
 
 
 def thin(items: Sequence[Any], limit: int) -> list[Any]:
-    """At most ``limit`` items, evenly spread, the first and the last among them."""
+    """At most ``limit`` items, evenly spread, with the first and the last."""
     if len(items) <= limit:
         return list(items)
     return [items[i] for i in np.linspace(0, len(items) - 1, limit).round().astype(int)]
 
 
 def k_at_step(arm_windows: Sequence[Window], step: float) -> float | None:
-    """K as used in the window that ends at or after ``step``'s last update (the first window for step 0)."""
+    """The K that was used in the window with ``step``; for step 0 in the first window."""
     for window in arm_windows:
         if step <= window.end:
             return window.values["k_used"]
@@ -103,17 +103,17 @@ def _scores(log: RunLog, split: str, metric: str) -> dict[float, float]:
 
 
 def _logs(arm: ArmRuns) -> list[RunLog]:
-    """The logs to show: those of the seeds that are done, or of all that have begun where none is."""
+    """The logs of the seeds that are done; if none is done, of all that have a log."""
     return [run.log for run in arm.done if run.log is not None] or [run.log for run in arm.seeds if run.log is not None]
 
 
 def _shared_steps(lists: Sequence[Sequence[float]]) -> list[float]:
-    """The steps that stand in all of ``lists``, in order."""
+    """The steps that all ``lists`` have, in order."""
     return sorted(set.intersection(*map(set, lists))) if lists else []
 
 
 def _table(log: RunLog, steps: set[float]) -> NDArray[np.float64]:
-    """The fields of the records at ``steps`` (records, fields); NaN where null."""
+    """The fields of the records at ``steps`` (records, fields); NaN for null."""
     return np.array(
         [[getattr(record, name) for name in STEP_FIELDS] for record in log.steps if record.step in steps],
         dtype=np.float64,
@@ -121,7 +121,7 @@ def _table(log: RunLog, steps: set[float]) -> NDArray[np.float64]:
 
 
 def _seconds_by_step(log: RunLog) -> dict[float, float | None]:
-    """Seconds that had passed at a step; an evaluation comes right after the record of its step."""
+    """Seconds of training by step. An evaluation comes right after the record of its step."""
     start: dict[float, float | None] = {0: 0.0}
     return start | {record.step: record.time for record in log.steps}
 

@@ -16,7 +16,7 @@ PROBLEMS_SHOWN = 10
 
 @dataclass(frozen=True)
 class Cell:
-    """A number with its standard error over seeds, as text; empty where there is none."""
+    """A number and its standard error over seeds, as text; empty if there is none."""
 
     value: str
     se: str = ""
@@ -24,7 +24,7 @@ class Cell:
 
 @dataclass(frozen=True)
 class ArmRow:
-    """One arm. ``problems`` says which seeds failed or wait, and why; ``tuning`` has a rate, its AUC and its state."""
+    """One arm. ``problems`` has a sentence for each seed that is not done; ``tuning`` has rates, AUCs and states."""
 
     name: str
     role: str
@@ -56,13 +56,13 @@ class ResultsTable:
 
 
 def results_table(report: ReportData) -> ResultsTable:
-    """Test scores, a mean over the seeds that are done."""
+    """Test scores of all arms, as means over the seeds that are done."""
     rows = tuple(_arm_row(arm, report) for arm in report.arms)
     return ResultsTable(tuple(metric_name(name) for name in report.metrics), rows)
 
 
 def decision_rows(report: ReportData) -> list[tuple[str, str, str, str, str]]:
-    """The decisions of a race: step, metric, which candidates were kept and dropped with their values, and why."""
+    """The decisions of a race: step, metric, candidates kept, candidates dropped, reason."""
 
     def candidates(names: Sequence[str], values: Mapping[str, float]) -> str:
         return ", ".join(f"{name} ({values[name]:.4f})" if name in values else name for name in names)
@@ -80,7 +80,7 @@ def decision_rows(report: ReportData) -> list[tuple[str, str, str, str, str]]:
 
 
 def data_rows(data: DataReport) -> NamedValues:
-    """What a data report says: counts, what bounds K, problems."""
+    """The rows of a data report: counts, the bounds of K, problems."""
     found = [("path", data.path), ("kind", data.kind)]
     found += [(name.replace("_", " "), format_value(value)) for name, value in data.counts.items()]
     if data.density is not None:
@@ -96,7 +96,7 @@ def data_rows(data: DataReport) -> NamedValues:
 
 
 def settings_rows(settings: Mapping[str, Any], inside: str = "") -> NamedValues:
-    """Settings by name, nested ones with the name of what they are in; what was left to its default is not shown."""
+    """Settings by name. A nested one has the name of its parent before its own; None, the default, is left out."""
     found: NamedValues = []
     for key, value in settings.items():
         name = f"{inside}{key}".replace("_", " ")
@@ -132,7 +132,7 @@ def _arm_row(arm: ArmRuns, report: ReportData) -> ArmRow:
 
 
 def _role(arm: ArmRuns) -> str:
-    """What the arm is there for, where its name does not say it: a fixed schedule is K* itself."""
+    """The role of the arm, if its name does not say it. A fixed schedule is K* itself."""
     if arm.role in (None, "cell", "extra"):
         return ""
     return "fixed K*" if arm.role == "schedule" and arm.fixed and arm.uses_pilot else str(arm.role)
@@ -146,7 +146,7 @@ def _score_cell(arm: ArmRuns, metric: str) -> Cell:
 
 
 def _problems(arm: ArmRuns) -> list[str]:
-    words = {"failed": "failed", "waiting": "not trained to the end"}
+    words = {"failed": "failed", "waiting": "not finished"}
     return [
         f"seed {run.seed} {words[run.state]}" + (f": {run.error}" if run.error else "")
         for run in arm.seeds

@@ -34,17 +34,17 @@ _AUC_MARGIN = 1e-12  # an AUC of 0 or 1 has no finite separation; here every sha
 
 
 def k_over_time(arms: Sequence[ArmRuns]) -> Figure | None:
-    """K as the rule asked for it and K as it could be used, over steps."""
+    """The K of the schedule and the K that was used, over steps."""
     rows: list[Row] = []
     points = max_points(arms) // 2
     for arm in arms:
         for window in step_windows(arm, points):
-            for which, name in (("asked", "k"), ("used", "k_used")):
+            for which, name in (("scheduled", "k"), ("used", "k_used")):
                 if (k := window.values[name]) is not None and k > 0:
                     rows.append({"arm": arm.name, "step": window.end, "which": which, "k": round_digits(k)})
     if not rows:
         return None
-    dash = _dash_second("asked", "used")
+    dash = _dash_second("scheduled", "used")
     tooltips = [
         tooltip("arm", "arm"),
         tooltip("which", "K"),
@@ -59,8 +59,8 @@ def k_over_time(arms: Sequence[ArmRuns]) -> Figure | None:
         "layer": line_layers("k", step_axis(), y, color_by_arm(arms), tooltips, strokeDash=dash),
     }
     caption = (
-        "How many negatives each positive had. Solid: what the schedule asked for; dashed: what the data could give, "
-        "on average. Where the two part, rows had fewer negatives than asked."
+        "The number of negatives per positive. Solid: the K of the schedule. Dashed: the K that was used, on average; "
+        "it is lower if rows have fewer negatives than K."
     )
     reasons = _k_reasons(arms)
     if reasons:
@@ -70,7 +70,7 @@ def k_over_time(arms: Sequence[ArmRuns]) -> Figure | None:
 
 
 def sample_shares(arms: Sequence[ArmRuns], label: float) -> Figure | None:
-    """Shares of good, bad and easy samples over training, an arm a panel.
+    """Shares of good, bad and easy samples over training, one panel per arm.
 
     Eq. 5 with mu = ``label`` from the estimate, mu'_t from the validation AUC at step t and K as used at that step.
     """
@@ -91,7 +91,7 @@ def sample_shares(arms: Sequence[ArmRuns], label: float) -> Figure | None:
 
 
 def loss_and_bound(arms: Sequence[ArmRuns]) -> Figure | None:
-    """The loss with log(K+1), what guessing would cost, and beside it their difference, the MI bound."""
+    """The loss with log(K+1), the loss of a guess; and in a second panel their difference, the MI bound."""
     rows: list[Row] = []
     points = max_points(arms) // 3
     for arm in arms:
@@ -127,14 +127,14 @@ def loss_and_bound(arms: Sequence[ArmRuns]) -> Figure | None:
     }
     panels = (left, right) if any(row["which"] == "MI bound" for row in rows) else (left,)
     caption = (
-        "Losses of different K cannot be compared: guessing costs log(K+1). What the model has learned is the distance "
-        "between the two, a lower bound on the mutual information of query and positive."
+        "Losses at different K cannot be compared: a guess has the loss log(K+1). The distance between the two is what "
+        "the model has learned, a lower bound on the mutual information of query and positive."
     )
     return Figure("loss", "Loss and mutual information", caption, panels, rows, columns=len(panels))
 
 
 def throughput(arms: Sequence[ArmRuns]) -> Figure | None:
-    """Steps a second over training, evaluations included; a mean over seeds."""
+    """Steps per second over training, with the time of evaluations; means over seeds."""
     rows: list[Row] = []
     for arm in arms:
         for window in step_windows(arm, min(RATE_POINTS, max_points(arms))):
@@ -158,14 +158,12 @@ def throughput(arms: Sequence[ArmRuns]) -> Figure | None:
         "transform": [where_valid("steps_per_s")],
         "layer": line_layers("rate", step_axis(), y, color_by_arm(arms), tooltips),
     }
-    caption = (
-        "How fast each arm trained on this machine, its evaluations included. Other work on the machine shows here too."
-    )
+    caption = "Training speed of each arm on this machine, with its evaluations. Other work on the machine lowers it."
     return Figure("throughput", "Throughput", caption, (panel,), rows)
 
 
 def quality_over_time(report: ReportData) -> Figure | None:
-    """Validation quality over steps and over seconds, the pilot's seconds charged to the arms that used it."""
+    """Validation quality over steps and over seconds; for arms that use the pilot, its seconds come first."""
     metrics, arms = report.metrics[:2], report.arms
     points = max_points(arms) // len(metrics)
     rows: list[Row] = [
@@ -187,19 +185,19 @@ def quality_over_time(report: ReportData) -> Figure | None:
     clocks = ["step"] + (["seconds"] if any((row["seconds"] or 0) != 0 for row in rows) else [])
     shown = [metric for metric in metrics if any(row["metric"] == metric for row in rows)]
     panels = tuple(_time_panel(arms, metric, clock, len(clocks) > 1) for metric in shown for clock in clocks)
-    caption = "Validation scores while training, a mean over seeds: over optimiser steps"
+    caption = "Validation scores during training, means over seeds: over optimiser steps"
     if len(clocks) > 1:
         caption += ", and over seconds"
         charged = [arm for arm in arms if arm.pilot_seconds > 0]
         if charged:
-            caption += ", where arms that rest on the pilot begin when it ended"
+            caption += ", where arms that use the pilot start at its end"
     return Figure(
         "quality_over_time", "Quality over training", f"{caption}.", panels, rows, columns=2 if len(panels) > 1 else 1
     )
 
 
 def _k_reasons(arms: Sequence[ArmRuns]) -> list[str]:
-    """Each reason for K that the logs name, with the arm and the first step that has it."""
+    """Each reason for K in the logs, with its arm and its first step."""
     first_steps: dict[tuple[str, str], int] = {}
     for arm in arms:
         for record in (record for run in arm.seeds if run.log is not None for record in run.log.steps):
@@ -210,7 +208,7 @@ def _k_reasons(arms: Sequence[ArmRuns]) -> list[str]:
 
 
 def _share_rows(arm: ArmRuns, label: float, points: int) -> list[Row]:
-    """A row for each evaluation and kind."""
+    """A row for each evaluation and each kind of sample."""
     course = step_windows(arm, 10**9)
     found: list[Row] = []
     for at in metric_curve(arm, "val", "auc", points):
@@ -240,7 +238,7 @@ def _shares_panel(arm: ArmRuns) -> Spec:
         "scale": {"domain": [0, 1]},
         "axis": {"format": "%"},
     }
-    order = {"field": "place", "type": "quantitative"}  # good at the bottom, where it can be read off; bad on top
+    order = {"field": "place", "type": "quantitative"}  # good at the bottom, where the axis shows its share; bad on top
     tooltips = [
         tooltip("kind", "samples"),
         tooltip("share", "share", ".1%"),

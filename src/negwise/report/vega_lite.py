@@ -1,4 +1,4 @@
-"""The few words that panels are written in: axes, colours by arm, lines that answer to the pointer."""
+"""Parts of Vega-Lite panels: axes, colours by arm, lines with tooltips, filters, text."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ HEIGHT = 250
 
 
 def quantitative(field: str, title: str, *, zero: bool = False, **more: Any) -> Spec:
-    """A number on an axis."""
+    """The encoding of a number on an axis."""
     scale = more.pop("scale", {})
     if scale.get("type") != "log":
         scale = {"zero": zero, **scale}
@@ -38,7 +38,7 @@ def k_axis(
 
 
 def color_by_arm(arms: Sequence[ArmRuns], field: str = "arm") -> Spec:
-    """Each arm its colour, the same in every figure of a page; many arms go by shade instead."""
+    """A colour for each arm, the same in every figure of a page; shades of one scale for many arms."""
     names = [arm.name for arm in arms]
     kind = "nominal" if len(names) <= len(PALETTE) else "ordinal"
     legend = None if len(names) == 1 else {"title": None}
@@ -46,26 +46,26 @@ def color_by_arm(arms: Sequence[ArmRuns], field: str = "arm") -> Spec:
 
 
 def longest_label(arms: Sequence[ArmRuns]) -> Spec:
-    """How wide legend entries are, for the page to know how many fit in a row."""
+    """The length of the longest legend entry: the page needs it to know how many fit in a row."""
     return {"longestLabel": max((len(arm.name) for arm in arms), default=1)}
 
 
 def tooltip(field: str, title: str, form: str = "") -> Spec:
-    """A line of the text that the pointer brings up."""
+    """One line of a tooltip."""
     if not form:
         return {"field": field, "type": "nominal", "title": title}
     return {"field": field, "type": "quantitative", "title": title, "format": form}
 
 
 def line_layers(name: str, x: Spec, y: Spec, color: Spec, tooltips: Sequence[Spec], **more: Any) -> list[Spec]:
-    """Two layers: the lines, and the point nearest to the pointer. ``name`` is unique in the figure."""
+    """Two layers: the lines, and the point nearest to the pointer. ``name`` must be unique in the figure."""
     where = {"x": x, "y": y, "color": color}
     mark = {"type": "line", "strokeWidth": 2, "strokeJoin": "round"}
     return [{"mark": mark, "encoding": where | more}, nearest_point_layer(name, where, tooltips)]
 
 
 def nearest_point_layer(name: str, where: Spec, tooltips: Sequence[Spec]) -> Spec:
-    """A layer that shows only the point nearest to the pointer, with its values."""
+    """A layer that shows the point nearest to the pointer, with its tooltip."""
     select = {"type": "point", "on": "pointerover", "nearest": True, "clear": "pointerout"}
     shown = {"condition": {"param": f"near_{name}", "empty": False, "value": 1}, "value": 0}
     return {
@@ -76,15 +76,15 @@ def nearest_point_layer(name: str, where: Spec, tooltips: Sequence[Spec]) -> Spe
 
 
 def where_equal(field: str, value: str) -> Spec:
-    """Rows of one kind; by equality, so that no text from data is ever read as an expression."""
+    """A filter for rows by equality: text from data is never read as an expression."""
     return {"filter": {"field": field, "equal": value}}
 
 
 def where_valid(field: str) -> Spec:
-    """Rows in which the field is a number."""
+    """A filter for rows in which the field is a number."""
     return {"filter": {"field": field, "valid": True}}
 
 
 def text_mark(text: str, *, style: str = "guide-text", **mark: Any) -> Spec:
-    """A text mark that says ``text``."""
+    """A layer with the text ``text``."""
     return {"mark": {"type": "text", "style": style, **mark}, "encoding": {"text": {"value": text}}}

@@ -1,4 +1,4 @@
-"""From records to a page: `write_report`. Nothing is trained here, and nothing but records is read."""
+"""`write_report` makes a page and its figures from records alone. Nothing is trained here."""
 
 from __future__ import annotations
 
@@ -37,14 +37,14 @@ def write_report(
     out: str | os.PathLike[str] | None = None,
     columns: Mapping[str, str | None] | None = None,
 ) -> Path:
-    """Write the page of a job, a run or a log, or one that compares several, and its figures; returns the page's path.
+    """Write the page of a job, a run or a log, or one that compares several, and its figures. Return the page's path.
 
-    ``out`` is the page (``x.html``) or a folder for it. Without it, the page of a job or a run goes into its folder,
-    any other is ``report.html`` here. The figures go beside the page, as PNG, SVG and CSV. ``columns`` says which
-    column of a log of another framework plays which role, as `negwise.curves.read` takes it.
+    ``out`` is the page (``x.html``) or a folder for it. By default the page of a job or a run goes into its folder, any
+    other page is ``report.html`` in the current one. The figures go next to the page, as PNG, SVG and CSV. ``columns``
+    names the columns of a log of another framework, as in `negwise.curves.read`.
     """
     if not paths:
-        raise InputError("report: got no folder, expected the folder of a job or a run: negwise report DIR")
+        raise InputError("report: got no folder, expected the folder of a job or a run. Type: negwise report DIR")
     reports = [read_report_data(Path(path), columns) for path in paths]
     report = reports[0] if len(reports) == 1 else compare(reports)
     figures = make_figures(report)
@@ -56,23 +56,23 @@ def write_report(
         return write_atomically(page, render_page(report, figures))
     except OSError as error:
         raise InputError(
-            f"{page}: cannot be written ({error.strerror or error}). Pass another place: --out PAGE"
+            f"{page}: cannot be written ({error.strerror or error}). Choose another place with --out PAGE"
         ) from error
 
 
 def read_report_data(path: Path, columns: Mapping[str, str | None] | None = None) -> ReportData:
-    """What ``path`` is: a job, a run, or a log of another framework."""
+    """The data of ``path``: a job, a run, or a log of another framework."""
     if not path.exists():
         raise InputError(f"{path}: no such file or folder. Pass the folder of a job or a run, or a log")
     if path.is_dir():
         if columns and any(columns.values()) and (is_job(path) or is_run(path)):
-            raise InputError(f"{path}: columns were named, but this is negwise's own, which has none. Leave them out")
+            raise InputError(f"{path}: got names of columns, but the folder of a job or a run has none. Leave them out")
         if is_job(path):
             return job_report_data(path)
         if is_run(path):
             return run_report_data(path)
         if (path / CONFIG).is_file():
-            raise InputError(f"{path}: a run that has not begun: it has a {CONFIG} and no {LOG}. Train first")
+            raise InputError(f"{path}: a run that has not started: it has a {CONFIG} and no {LOG}. Train first")
         if (path / RESULTS).is_file():
             raise InputError(f"{path}: has a {RESULTS} and no {JOB}. Restore {JOB}, or report on its runs")
     try:
