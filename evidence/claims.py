@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from evidence.analysis import Analysis
 from evidence.markdown import signed, table
 from evidence.turning import against_usual, points
-from negwise.report.words import metric_name
+from negwise.report.formatting import metric_name
 from negwise.schedule import AnsK
 from negwise.theory.effectiveness import mean_effectiveness
 from negwise.theory.optimal_k import optimal_k

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from evidence.analysis import LAMS, Analysis
-from negwise.report.exhibit import Exhibit, Spec, short
-from negwise.report.figure import Figure, Value
-from negwise.report.marks import HEIGHT, hint, k_axis, note, only, quantity, step_axis
-from negwise.report.words import metric_name
+from negwise.report.figure import Figure, Spec, Value, round_digits
+from negwise.report.formatting import metric_name
+from negwise.report.vega_lite import HEIGHT, k_axis, quantitative, step_axis, text_mark, tooltip, where_equal
 
 Row = dict[str, Value]
 
@@ -27,7 +25,7 @@ def three_panels(analysis: Analysis) -> Figure:
         _effectiveness(analysis, domain),
         *(_quality(analysis, metric, domain) for metric in ("auc", analysis.top_n)),
     )
-    made = Exhibit(
+    return Figure(
         analysis.name,
         analysis.record["title"],
         f"{analysis.record['steps']:,} steps. Dots are seeds, lines their means with standard errors; dashed: K* at "
@@ -35,22 +33,21 @@ def three_panels(analysis: Analysis) -> Figure:
         panels,
         rows,
         columns=2,
-    ).figure()
-    apart = {"scale": {"color": "independent"}, "legend": {"color": "independent"}}
-    return replace(made, spec={**made.spec, "resolve": apart})
+        resolve={"scale": {"color": "independent"}, "legend": {"color": "independent"}},
+    )
 
 
 def schedules(analysis: Analysis) -> Figure:
     """Validation AUC and the top-n metric of the schedules against steps."""
     rules = compared(analysis)
-    return Exhibit(
+    return Figure(
         f"{analysis.name}-schedules",
         f"{analysis.record['title']}: schedules",
         "ans: rises to its peak by 10% of the steps, then falls to 1. warm: rises by 10% and holds.",
         tuple(curve_panel(analysis, metric, step_axis(), rules) for metric in ("auc", analysis.top_n)),
         curve_rows(analysis, rules),
         columns=2,
-    ).figure()
+    )
 
 
 def compared(analysis: Analysis) -> list[str]:
@@ -67,7 +64,7 @@ def curve_rows(analysis: Analysis, rules: Sequence[str]) -> list[Row]:
             curves = [run["curve"]["val"] for run in arm["seeds"]]
             auc, first = (np.mean([curve[name] for curve in curves], axis=0) for name in ("auc", analysis.top_n))
             rows += [
-                {"arm": arm["rule"], "step": step, "auc": short(one), "top": short(other)}
+                {"arm": arm["rule"], "step": step, "auc": round_digits(one), "top": round_digits(other)}
                 for step, one, other in zip(curves[0]["step"], auc, first, strict=True)
                 if step > 0
             ]
@@ -84,7 +81,7 @@ def curve_panel(analysis: Analysis, metric: str, x: Spec, rules: Sequence[str]) 
         "scale": {"domain": names},
         "legend": {"title": "K"},
     }
-    y = quantity("top" if metric == analysis.top_n else "auc", "validation, mean of seeds")
+    y = quantitative("top" if metric == analysis.top_n else "auc", "validation, mean of seeds")
     return {
         "title": metric_name(metric),
         "height": HEIGHT,
@@ -103,19 +100,25 @@ def scores(analyses: Sequence[Analysis]) -> Figure:
             total = sum(found[side]) * found["width"]
             gauss = np.exp(-0.5 * (at - mean) ** 2) / np.sqrt(2 * np.pi)
             rows += [
-                {"task": analysis.name, "scores": side, "score": x, "density": short(n / total), "gaussian": short(g)}
+                {
+                    "task": analysis.name,
+                    "scores": side,
+                    "score": x,
+                    "density": round_digits(n / total),
+                    "gaussian": round_digits(g),
+                }
                 for x, n, g in zip(at.tolist(), found[side], gauss.tolist(), strict=True)
             ]
-    x = quantity("score", "score, in standard deviations of the negatives")
+    x = quantitative("score", "score, in standard deviations of the negatives")
     panels = tuple(_score_panel(analysis.name, x) for analysis in analyses)
-    return Exhibit(
+    return Figure(
         "scores",
         "Scores of the K = 1 model on validation queries, and the Gaussians of the framework",
         "Bars: scores, centred and scaled by each query's own negatives. Lines: N(0, 1), and N(mean of positives, 1).",
         panels,
         rows,
         columns=2 if len(panels) % 3 == 1 else 3,
-    ).figure()
+    )
 
 
 def recommended(analyses: Sequence[Analysis]) -> Figure:
@@ -131,7 +134,7 @@ def recommended(analyses: Sequence[Analysis]) -> Figure:
                     right = [run["recommended"]["positives_popularity"] or np.nan for run in arm["seeds"]]
                     share = np.array(values) / (np.array(right) if name == "popularity" else 1.0)
                     rows.append(
-                        {"task": analysis.name, "what": name, "k": arm["k"], "value": short(float(share.mean()))}
+                        {"task": analysis.name, "what": name, "k": arm["k"], "value": round_digits(float(share.mean()))}
                     )
     color: Spec = {"field": "task", "type": "nominal", "legend": {"title": None}}
     titles = {
@@ -142,20 +145,20 @@ def recommended(analyses: Sequence[Analysis]) -> Figure:
         {
             "title": title,
             "height": HEIGHT,
-            "transform": [only("what", name)],
+            "transform": [where_equal("what", name)],
             "mark": {"type": "line", "point": True},
-            "encoding": {"x": k_axis(), "y": quantity("value", name, zero=True), "color": color},
+            "encoding": {"x": k_axis(), "y": quantitative("value", name, zero=True), "color": color},
         }
         for name, title in titles.items()
     )
     caption = "Test split, mean of seeds. Documents have no popularity: each is trained on once."
-    return Exhibit("recommended", "Coverage and popularity against K", caption, panels, rows, columns=2).figure()
+    return Figure("recommended", "Coverage and popularity against K", caption, panels, rows, columns=2)
 
 
 def _pilot_rows(analysis: Analysis) -> list[Row]:
     arm = next(arm for arm in analysis.record["arms"] if arm["rule"] == "1")
     return [
-        {"of": "pilot", "seed": run["seed"], "split": split, "step": step, "auc": short(auc)}
+        {"of": "pilot", "seed": run["seed"], "split": split, "step": step, "auc": round_digits(auc)}
         for run in arm["seeds"]
         for split, curve in run["curve"].items()
         for step, auc in zip(curve["step"], curve["auc"], strict=True)
@@ -167,7 +170,7 @@ def _v_rows(analysis: Analysis) -> list[Row]:
     for lam in LAMS:
         ks, vs = analysis.curve(lam)
         kept = np.unique(np.geomspace(1, len(ks), 60).astype(int)) - 1
-        rows += [{"of": "v", "lam": f"{lam:g}", "k": short(ks[i]), "v": short(vs[i])} for i in kept]
+        rows += [{"of": "v", "lam": f"{lam:g}", "k": round_digits(ks[i]), "v": round_digits(vs[i])} for i in kept]
     return rows
 
 
@@ -178,9 +181,15 @@ def _quality_rows(analysis: Analysis) -> list[Row]:
             found = analysis.measured[metric][str(k)]
             mean, error = found.mean, found.error
             row: Row = {"metric": metric, "k": k}
-            rows += [row | {"of": "seed", "value": short(value)} for value in found.seeds.tolist()]
+            rows += [row | {"of": "seed", "value": round_digits(value)} for value in found.seeds.tolist()]
             rows.append(
-                row | {"of": "mean", "value": short(mean), "low": short(mean - error), "high": short(mean + error)}
+                row
+                | {
+                    "of": "mean",
+                    "value": round_digits(mean),
+                    "low": round_digits(mean - error),
+                    "high": round_digits(mean + error),
+                }
             )
     return rows
 
@@ -190,9 +199,9 @@ def _curves(title: str, field: str, axis: str, by: str) -> Spec:
     return {
         "title": title,
         "height": HEIGHT,
-        "transform": [only("of", "pilot")],
+        "transform": [where_equal("of", "pilot")],
         "mark": {"type": "line", "strokeWidth": 1.2, "opacity": 0.8},
-        "encoding": {"x": step_axis(), "y": quantity(field, axis), "color": color, "detail": {"field": "seed"}},
+        "encoding": {"x": step_axis(), "y": quantitative(field, axis), "color": color, "detail": {"field": "seed"}},
     }
 
 
@@ -204,9 +213,9 @@ def _effectiveness(analysis: Analysis, domain: list[float]) -> Spec:
         "height": HEIGHT,
         "layer": [
             {
-                "transform": [only("of", "v")],
+                "transform": [where_equal("of", "v")],
                 "mark": {"type": "line", "strokeWidth": 1.5, "clip": True},
-                "encoding": {"x": x, "y": quantity("v", "v, mean over training"), "color": color},
+                "encoding": {"x": x, "y": quantitative("v", "v, mean over training"), "color": color},
             },
             *_star(analysis, x),
         ],
@@ -215,24 +224,24 @@ def _effectiveness(analysis: Analysis, domain: list[float]) -> Spec:
 
 def _star(analysis: Analysis, x: Spec) -> list[Spec]:
     data = {"values": [{"k": analysis.k_star}]}
-    label = note("K*", dx=9, dy=8, align="left")
+    label = text_mark("K*", dx=9, dy=8, align="left")
     label["encoding"] |= {"x": x, "y": {"value": 0}}
     return [{"data": data, "mark": {"type": "rule", "style": "guide"}, "encoding": {"x": x}}, {"data": data, **label}]
 
 
 def _quality(analysis: Analysis, metric: str, domain: list[float]) -> Spec:
-    x, y = k_axis(domain=domain), quantity("value", f"test {metric_name(metric)}")
-    means = [only("metric", metric), only("of", "mean")]
+    x, y = k_axis(domain=domain), quantitative("value", f"test {metric_name(metric)}")
+    means = [where_equal("metric", metric), where_equal("of", "mean")]
     place: Spec = {"x": x, "y": y}
     ends: Any = {"x": x, "y": {**y, "field": "low"}, "y2": {"field": "high"}}
     dots = {"type": "point", "filled": True, "style": "seed"}
-    hints = [hint("k", "K", ",.4~g"), hint("value", metric_name(metric), ".4f")]
+    hints = [tooltip("k", "K", ",.4~g"), tooltip("value", metric_name(metric), ".4f")]
     return {
         "title": f"Measured {metric_name(metric)}",
         "height": HEIGHT,
         "layer": [
             *_star(analysis, x),
-            {"transform": [only("metric", metric), only("of", "seed")], "mark": dots, "encoding": place},
+            {"transform": [where_equal("metric", metric), where_equal("of", "seed")], "mark": dots, "encoding": place},
             {"transform": means, "mark": {"type": "rule", "strokeWidth": 2}, "encoding": ends},
             {"transform": means, "mark": {"type": "line", "point": True}, "encoding": place | {"tooltip": hints}},
         ],
@@ -245,17 +254,21 @@ def _score_panel(task: str, x: Spec) -> Spec:
     return {
         "title": task,
         "height": 200,
-        "transform": [only("task", task)],
+        "transform": [where_equal("task", task)],
         "layer": [
             {
                 "mark": bars,
-                "encoding": {"x": x, "y": {**quantity("density", "density", zero=True), "stack": None}, "color": color},
+                "encoding": {
+                    "x": x,
+                    "y": {**quantitative("density", "density", zero=True), "stack": None},
+                    "color": color,
+                },
             },
             {
                 "mark": {"type": "line", "strokeWidth": 1.5},
                 "encoding": {
                     "x": x,
-                    "y": {**quantity("gaussian", "density", zero=True), "stack": None},
+                    "y": {**quantitative("gaussian", "density", zero=True), "stack": None},
                     "color": color,
                 },
             },

@@ -15,9 +15,8 @@ from evidence.bootstrap import Floats, student
 from evidence.figures import compared, curve_panel, curve_rows
 from evidence.markdown import signed, span, table
 from negwise.errors import InputError
-from negwise.report.exhibit import Exhibit, short
-from negwise.report.figure import Figure
-from negwise.report.marks import quantity
+from negwise.report.figure import Figure, round_digits
+from negwise.report.vega_lite import quantitative
 from negwise.schedule import parse_rule
 
 
@@ -83,16 +82,16 @@ def per_second(analysis: Analysis) -> Figure:
     """Validation AUC and the top-n metric over seconds."""
     clocks = {rule: clock(analysis, rule) for rule in compared(analysis) if rule in analysis.whole}
     rows = [
-        row | {"seconds": short(float(clocks[str(row["arm"])][int(str(row["step"]))]))}
+        row | {"seconds": round_digits(float(clocks[str(row["arm"])][int(str(row["step"]))]))}
         for row in curve_rows(analysis, list(clocks))
     ]
-    x = quantity("seconds", "seconds of training", zero=True, scale={"nice": False})
+    x = quantitative("seconds", "seconds of training", zero=True, scale={"nice": False})
     where = analysis.record["pace"]["machine"]["name"]
-    return Exhibit(
+    return Figure(
         f"{analysis.name}-seconds",
         f"{analysis.record['title']}: per second",
         f"Mean of seeds. Seconds of optimiser steps alone, each K by itself on one machine ({where}).",
         tuple(curve_panel(analysis, metric, x, list(clocks)) for metric in ("auc", analysis.top_n)),
         rows,
         columns=2,
-    ).figure()
+    )

@@ -9,7 +9,7 @@ import numpy as np
 from evidence.analysis import CONSTANTS, LAMS, Analysis, best_constant
 from evidence.bootstrap import holm
 from evidence.markdown import signed, small, span, table, with_error, with_interval
-from negwise.report.words import metric_name
+from negwise.report.formatting import metric_name
 from negwise.theory.separation import auc
 
 Analyses = Mapping[str, Analysis]

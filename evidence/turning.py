@@ -6,10 +6,9 @@ from collections.abc import Sequence
 
 from evidence.analysis import Analysis
 from evidence.markdown import table, with_interval
-from negwise.report.exhibit import Exhibit, Spec, short
-from negwise.report.figure import Figure, Value
-from negwise.report.marks import HEIGHT, note, only, quantity
-from negwise.report.words import metric_name
+from negwise.report.figure import Figure, Spec, Value, round_digits
+from negwise.report.formatting import metric_name
+from negwise.report.vega_lite import HEIGHT, quantitative, text_mark, where_equal
 from negwise.schedule import AnsK
 
 
@@ -55,9 +54,13 @@ def turning_figure(found: Sequence[Analysis]) -> Figure:
             panels.append(_panel(one.name, metric))
             for what, point, rule in arms:
                 mean, error = one.measured[metric][rule].mean, one.measured[metric][rule].error
-                ends = {"value": short(mean), "low": short(mean - error), "high": short(mean + error)}
+                ends = {
+                    "value": round_digits(mean),
+                    "low": round_digits(mean - error),
+                    "high": round_digits(mean + error),
+                }
                 rows.append({"task": one.name, "metric": metric, "of": what, "turning": point, **ends})
-    return Exhibit(
+    return Figure(
         "turning",
         "The turning point of ANS",
         "Test split, mean of seeds with standard errors. K rises to K* at the turning point and falls to 1 after it; "
@@ -65,17 +68,17 @@ def turning_figure(found: Sequence[Analysis]) -> Figure:
         tuple(panels),
         rows,
         columns=2,
-    ).figure()
+    )
 
 
 def _panel(task: str, metric: str) -> Spec:
     axis = {"format": "~%", "tickCount": 6}
-    x = quantity("turning", "turning point, share of the steps", zero=True, axis=axis)
-    y = quantity("value", f"test {metric_name(metric)}")
-    here = [only("task", task), only("metric", metric)]
-    label = note("fixed K*", align="right", dy=-6)
+    x = quantitative("turning", "turning point, share of the steps", zero=True, axis=axis)
+    y = quantitative("value", f"test {metric_name(metric)}")
+    here = [where_equal("task", task), where_equal("metric", metric)]
+    label = text_mark("fixed K*", align="right", dy=-6)
     label["encoding"] |= {"x": {"value": "width"}, "y": y}
-    fixed, ans = ([*here, only("of", kind)] for kind in ("fixed", "ans"))
+    fixed, ans = ([*here, where_equal("of", kind)] for kind in ("fixed", "ans"))
     ends: Spec = {"x": x, "y": {**y, "field": "low"}, "y2": {"field": "high"}}
     return {
         "title": f"{task}: {metric_name(metric)}",

@@ -7,9 +7,8 @@ from collections.abc import Sequence
 from evidence.bootstrap import student
 from evidence.markdown import signed, span, table
 from evidence.truth import Truth
-from negwise.report.exhibit import Exhibit, Spec, short
-from negwise.report.figure import Figure, Value
-from negwise.report.marks import k_axis, only, quantity
+from negwise.report.figure import Figure, Spec, Value, round_digits
+from negwise.report.vega_lite import k_axis, quantitative, where_equal
 
 
 def worlds(found: Sequence[Truth]) -> str:
@@ -65,8 +64,8 @@ def worlds_figure(found: Sequence[Truth]) -> Figure:
                 "of": "auc",
                 "world": truth.name,
                 "k": k,
-                "gain": short(auc - truth.tests[1]),
-                "se": short(truth.errors[k]),
+                "gain": round_digits(auc - truth.tests[1]),
+                "se": round_digits(truth.errors[k]),
             }
             for k, auc in truth.tests.items()
         ]
@@ -75,22 +74,22 @@ def worlds_figure(found: Sequence[Truth]) -> Figure:
                 "of": "K*",
                 "world": truth.name,
                 "k": truth.k_star,
-                "gain": short(truth.tests[truth.k_star] - truth.tests[1]),
+                "gain": round_digits(truth.tests[truth.k_star] - truth.tests[1]),
             }
         )
     names = [truth.name for truth in found]
     color: Spec = {"field": "world", "type": "nominal", "sort": names, "legend": {"title": "noise: shape, level"}}
-    place: Spec = {"x": k_axis(), "y": quantity("gain", "test AUC less that of K = 1"), "color": color}
+    place: Spec = {"x": k_axis(), "y": quantitative("gain", "test AUC less that of K = 1"), "color": color}
     panel = {
         "height": 300,
         "layer": [
-            {"transform": [only("of", "auc")], "mark": {"type": "line", "point": True}, "encoding": place},
+            {"transform": [where_equal("of", "auc")], "mark": {"type": "line", "point": True}, "encoding": place},
             {
-                "transform": [only("of", "K*")],
+                "transform": [where_equal("of", "K*")],
                 "mark": {"type": "point", "shape": "diamond", "size": 160, "strokeWidth": 2.5},
                 "encoding": place,
             },
         ],
     }
     caption = "Mean of seeds; open diamonds: K* of the pilot."
-    return Exhibit("clicks", "Worlds with known truth: gain over K = 1", caption, (panel,), rows).figure()
+    return Figure("clicks", "Worlds with known truth: gain over K = 1", caption, (panel,), rows)

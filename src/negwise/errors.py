@@ -19,7 +19,7 @@ class MissingExtra(NegwiseError, ImportError):
 
 
 EXTRAS = {
-    "plot": ("altair", "vl_convert", "jinja2"),
+    "plot": ("vl_convert", "jinja2"),
     "train": ("torch", "lightning_fabric", "pyarrow", "safetensors", "filelock", "numba"),
     "tensorboard": ("tensorboard",),
 }

@@ -36,7 +36,7 @@ def show_estimate(found: Estimate, console: Console | None = None) -> None:
 def show_results(result: JobResult, console: Console | None = None) -> None:
     """A row for each arm, what it gains over K = 1, where the model is and how to load it."""
     from negwise.jobs.results import mean_over_seeds
-    from negwise.report.words import metric_name
+    from negwise.report.formatting import metric_name
 
     console = console or Console()
     if not console.is_terminal:  # a file has no width, and figures must not be cut

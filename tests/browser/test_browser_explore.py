@@ -346,7 +346,7 @@ def test_sliders_work_from_the_keyboard_and_have_names(open_page, explore):
 
 def fragment(page, wanted):
     page.wait_for_function("part => location.hash.includes(part)", arg=wanted)
-    return page.url
+    return page.evaluate("location.href")  # page.url may be one event behind
 
 
 def test_the_address_carries_the_view(open_page, explore):

@@ -11,8 +11,8 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "report"))
 
 from report_folders import edit, write_job, write_run, write_sweep
 
-from negwise.report.build import exhibits, page_of, read_subject
-from negwise.report.comparison import beside
+from negwise.report.comparison import compare
+from negwise.report.write_report import make_figures, read_report_data, render_page
 
 EVIL = "</script><script>window.hacked=1</script><img src=x onerror='window.hacked=2'>"
 FIGURES = 9
@@ -20,9 +20,9 @@ FIGURES = 9
 
 def write_page(path, *folders):
     """The page alone; its PNG and SVG files are other tests' matter."""
-    subjects = [read_subject(folder) for folder in folders]
-    subject = subjects[0] if len(subjects) == 1 else beside(subjects)
-    path.write_text(page_of(subject, exhibits(subject)))
+    reports = [read_report_data(folder) for folder in folders]
+    data = reports[0] if len(reports) == 1 else compare(reports)
+    path.write_text(render_page(data, make_figures(data)))
     return path
 
 
@@ -53,7 +53,7 @@ SHAPES = {
     "auc_curves": 2,  # training, validation
     "effectiveness": 1,
     "quality_against_k": 1,  # through fixed K
-    "k_over_time": 6,  # asked and used
+    "k_over_time": 6,  # scheduled and used
     "sample_shares": 3,  # good, bad, easy
     "loss": 6,  # loss and log(K+1)
     "throughput": 3,

@@ -79,6 +79,7 @@ def write_run(
         "seconds": round(clock + 1.5, 3),
         "device": "cpu",
         "precision": "32-true",
+        "graphs": False,
         "threads": 1,
         "processes": 1,
         "recommended": {
@@ -170,7 +171,14 @@ def job_record(kind="run", **more):
             "digest": "d1",
             "truth": None,
         },
-        "plan": {"steps": 600, "pilot_steps": 600, "batch_size": 128, "notes": ["600 steps take about 31 s here."]},
+        "plan": {
+            "lengths": {"pilot_steps": 600, "pilot_eval_every": 30, "steps": 600, "seconds": 280.0, "jobs": 2},
+            "times": {"step": 0.05, "evaluation": 0.4, "pilot_step": 0.03, "pilot_evaluation": 0.8},
+            "spent": 2.5,
+            "threads": 1,
+            "training": {"batch_size": 128},
+            "notes": ["600 steps take about 31 s here."],
+        },
     } | more
 
 

@@ -2,7 +2,7 @@
 
 from html.parser import HTMLParser
 
-from negwise.report.build import exhibits, page_of, read_subject
+from negwise.report.write_report import make_figures, read_report_data, render_page
 
 
 class Page(HTMLParser):
@@ -35,5 +35,5 @@ class Page(HTMLParser):
 
 def shown(folder):
     """The page of a folder, without the files of its figures."""
-    subject = read_subject(folder)
-    return Page(page_of(subject, exhibits(subject)))
+    report = read_report_data(folder)
+    return Page(render_page(report, make_figures(report)))

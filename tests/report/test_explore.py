@@ -9,7 +9,7 @@ import pytest
 from scipy.stats import norm
 
 import negwise as nw
-from negwise.report.explore import explore_page, grids, table, write_explore
+from negwise.report.explore import explore_page, reliability_grid, reliability_table, write_explore
 
 
 @pytest.fixture(scope="module")
@@ -41,9 +41,9 @@ def test_the_table_is_reliability_at_the_places_it_names(carried):
 
 
 def test_log_odds_are_those_of_the_auc():
-    separations, _ = grids()
+    separations, _ = reliability_grid()
     above, below = norm.cdf(separations / np.sqrt(2)), norm.sf(separations / np.sqrt(2))
-    np.testing.assert_allclose(table()["log_odds"], np.log(above / below), rtol=1e-9, atol=1e-12)
+    np.testing.assert_allclose(reliability_table()["log_odds"], np.log(above / below), rtol=1e-9, atol=1e-12)
 
 
 def test_presets_are_the_estimates_of_a_training_auc_alone(carried):

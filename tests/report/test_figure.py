@@ -7,7 +7,7 @@ import pytest
 import negwise as nw
 from negwise.errors import InputError
 from negwise.report.estimate_figure import estimate_figure
-from negwise.report.figure import Figure, save_all, save_as
+from negwise.report.figure import Figure
 
 CURVE = {"train_auc": [0.7, 0.8, 0.82, 0.83], "val_auc": [0.65, 0.74, 0.76, 0.75], "steps": [1, 2, 3, 4]}
 
@@ -26,7 +26,7 @@ CURVE = {"train_auc": [0.7, 0.8, 0.82, 0.83], "val_auc": [0.65, 0.74, 0.76, 0.75
 )
 def test_every_kind_of_estimate_has_a_figure(found, tmp_path):
     made = estimate_figure(found)
-    png, svg, table = save_all(made, tmp_path)
+    png, svg, table = made.save_all(tmp_path)
     assert png.read_bytes().startswith(b"\x89PNG")
     assert found.headline() in svg.read_text()
     rows = list(csv.DictReader(io.StringIO(table.read_text())))
@@ -43,13 +43,13 @@ def test_the_curves_and_t_are_in_the_picture():
 
 def test_endings(tmp_path):
     made = estimate_figure(nw.optimal_k(0.75))
-    assert json.loads(save_as(made, tmp_path / "a.json").read_text())["$schema"]
-    assert save_as(made, tmp_path / "a.SVG").read_text().startswith("<svg")
-    assert save_as(made, tmp_path / "a.csv").read_text().startswith("k,effectiveness")
+    assert json.loads(made.save_as(tmp_path / "a.json").read_text())["$schema"]
+    assert made.save_as(tmp_path / "a.SVG").read_text().startswith("<svg")
+    assert made.save_as(tmp_path / "a.csv").read_text().startswith("k,effectiveness")
     with pytest.raises(InputError, match=r"ending '.pdf'.*expected a name that ends in .png"):
-        save_as(made, tmp_path / "a.pdf")
+        made.save_as(tmp_path / "a.pdf")
 
 
 def test_rows_with_different_columns_make_one_table():
-    text = Figure("x", {}, [{"a": 1, "b": 2}, {"b": 3, "c": None}]).csv()
+    text = Figure("x", "", "", (), [{"a": 1, "b": 2}, {"b": 3, "c": None}]).csv()
     assert text == "a,b,c\n1,2,\n,3,\n"

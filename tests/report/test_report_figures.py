@@ -8,10 +8,11 @@ import statistics
 
 import pytest
 from report_folders import LOG_EVERY, STEPS, edit, estimate_of, write_job, write_run, write_sweep
+from report_pages import shown as shown_page
 from scipy.integrate import quad
 from scipy.stats import norm
 
-from negwise.report.build import exhibits, read_subject
+from negwise.report.write_report import make_figures, read_report_data
 
 
 @pytest.fixture(scope="module")
@@ -21,7 +22,7 @@ def job(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def shown(job):
-    return {exhibit.name: exhibit for exhibit in exhibits(read_subject(job))}
+    return {figure.name: figure for figure in make_figures(read_report_data(job))}
 
 
 def log(job, rule, seed, kind):
@@ -61,7 +62,7 @@ def test_auc_curves_are_the_pilots(job, shown):
         wanted = [(record["step"], record["auc"]) for record in pilot if record.get("split") == split]
         assert [(row["step"], row["auc"]) for row in rows_of(shown, "auc_curves", curve=curve)] == wanted
     found = estimate_of(job / "pilot/seed-0")
-    assert f"T = {found.horizon:g}" in shown["auc_curves"].figure().svg()
+    assert f"T = {found.horizon:g}" in shown["auc_curves"].svg()
 
 
 def test_v_of_k_is_the_estimates(job, shown):
@@ -71,7 +72,7 @@ def test_v_of_k_is_the_estimates(job, shown):
     marks = json.dumps(shown["effectiveness"].panels)
     assert json.dumps({"values": [{"k": found.flat[0], "end": found.flat[1]}]}) in marks
     assert json.dumps({"values": [{"k": found.interval[0], "end": found.interval[1]}]}) in marks
-    assert f"K* = {found.k:.3g}" in shown["effectiveness"].figure().svg()
+    assert f"K* = {found.k:.3g}" in shown["effectiveness"].svg()
 
 
 @pytest.mark.parametrize("metric", ["auc", "hit@5"])
@@ -87,13 +88,13 @@ def test_quality_against_k(job, shown, metric):
 
 
 def test_one_seed_has_no_error_bar_and_one_k_no_figure(tmp_path):
-    made = {one.name: one for one in exhibits(read_subject(write_sweep(tmp_path / "a", ("1", "4"), seeds=1)))}
+    made = {one.name: one for one in make_figures(read_report_data(write_sweep(tmp_path / "a", ("1", "4"), seeds=1)))}
     assert all(row["low"] is None for row in made["quality_against_k"].rows)
-    made = {one.name for one in exhibits(read_subject(write_sweep(tmp_path / "b", ("4",), seeds=2)))}
+    made = {one.name for one in make_figures(read_report_data(write_sweep(tmp_path / "b", ("4",), seeds=2)))}
     assert "quality_against_k" not in made and "sample_shares" not in made
 
 
-@pytest.mark.parametrize(("which", "field"), [("asked", "k"), ("used", "k_used")])
+@pytest.mark.parametrize(("which", "field"), [("scheduled", "k"), ("used", "k_used")])
 def test_k_over_time(job, shown, which, field):
     rows = rows_of(shown, "k_over_time", arm="warm:20", which=which)
     start = 0
@@ -101,6 +102,19 @@ def test_k_over_time(job, shown, which, field):
         assert row["k"] == pytest.approx(mean_over_window(job, "warm:20", field, start, row["step"]), rel=1e-5)
         start = row["step"]
     assert start == STEPS and len(rows) > 40
+
+
+def test_reasons_for_k_stand_under_the_figure(tmp_path):
+    run = tmp_path / "run"
+    write_run(run)
+    records = [json.loads(line) for line in (run / "run.jsonl").read_text().splitlines()]
+    for record in records:
+        if record["kind"] == "step" and record["step"] > 300:
+            record["k_reason"] = "memory" if record["step"] > 400 else "win rate 0.9"
+    (run / "run.jsonl").write_text("".join(json.dumps(record) + "\n" for record in records))
+    made = {one.name: one for one in make_figures(read_report_data(run))}["k_over_time"]
+    said = "What set or bounded K: win rate 0.9 (K = 1, from step 305); memory (K = 1, from step 405)."
+    assert made.caption.endswith(said) and said in shown_page(run).text
 
 
 def reliability(separation, k):
@@ -133,7 +147,7 @@ def test_an_auc_of_one_has_shares_too(tmp_path):
         if record.get("split") == "val" and record["step"] == STEPS:
             record["auc"] = 1.0
     place.write_text("".join(json.dumps(record) + "\n" for record in records))
-    made = {one.name: one for one in exhibits(read_subject(job))}
+    made = {one.name: one for one in make_figures(read_report_data(job))}
     last = {
         row["kind"]: row["share"] for row in made["sample_shares"].rows if (row["arm"], row["step"]) == ("1", STEPS)
     }
@@ -158,7 +172,7 @@ def test_a_loss_that_bounds_nothing_has_one_panel(tmp_path):
     records = [json.loads(line) for line in (run / "run.jsonl").read_text().splitlines()]
     corrected = [record | ({"mi_bound": None} if record["kind"] == "step" else {}) for record in records]
     (run / "run.jsonl").write_text("".join(json.dumps(record) + "\n" for record in corrected))
-    made = {one.name: one for one in exhibits(read_subject(run))}["loss"]
+    made = {one.name: one for one in make_figures(read_report_data(run))}["loss"]
     assert len(made.panels) == 1 and {row["which"] for row in made.rows} == {"loss", "log(K+1)"}
 
 
@@ -204,26 +218,26 @@ def test_a_seed_that_stopped_early_does_not_cut_the_others(tmp_path):
         results["arms"][1]["seeds"][1] |= {"state": "failed", "error": "out of memory", "test": None, "val": None}
 
     edit(job / "results.json", fail)
-    made = {one.name: one for one in exhibits(read_subject(job))}
+    made = {one.name: one for one in make_figures(read_report_data(job))}
     assert max(row["step"] for row in made["k_over_time"].rows if row["arm"] == "1") == STEPS
     assert {row["seeds"] for row in made["quality_over_time"].rows if row["arm"] == "1"} == {1}
 
 
 def test_the_csv_is_what_is_drawn(shown):
-    for exhibit in shown.values():
-        text = exhibit.for_page()["csv"]
-        assert text == exhibit.figure().csv()
+    for figure in shown.values():
+        text = figure.for_page()["csv"]
+        assert text == figure.csv()
         read = list(csv.DictReader(io.StringIO(text)))
-        assert len(read) == len(exhibit.rows)
-        parse = exhibit.data["format"]["parse"]
-        for row, wanted in zip(read, exhibit.rows, strict=True):
+        assert len(read) == len(figure.rows)
+        parse = figure.data["format"]["parse"]
+        for row, wanted in zip(read, figure.rows, strict=True):
             for name, value in row.items():
                 typed = None if value == "" else float(value) if parse[name] == "number" else value
                 assert typed == wanted.get(name)
 
 
 def test_every_figure_becomes_a_picture(shown):
-    for exhibit in shown.values():
-        svg = exhibit.figure().svg()
-        assert exhibit.title in svg
-        assert svg.count("<path") > 5, exhibit.name
+    for figure in shown.values():
+        svg = figure.svg()
+        assert figure.title in svg
+        assert svg.count("<path") > 5, figure.name

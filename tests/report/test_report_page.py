@@ -10,11 +10,11 @@ from report_folders import edit, estimate_of, job_record, write_job, write_json,
 from report_pages import Page, shown
 
 from negwise.errors import InputError
-from negwise.report.answer import answer
-from negwise.report.build import build, exhibits, page_of, read_subject
-from negwise.report.comparison import beside
-from negwise.report.page import library, script_json
-from negwise.report.table import results
+from negwise.report.answer import make_answer
+from negwise.report.comparison import compare
+from negwise.report.page import script_json, vega_bundle
+from negwise.report.tables import results_table
+from negwise.report.write_report import make_figures, read_report_data, render_page, write_report
 
 EVIL = "</script><script>window.hacked=1</script><img src=x onerror=window.hacked=2>\"'{{7*7}}&amp;"
 MOST_BYTES = 1_500_000
@@ -27,7 +27,7 @@ def job(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def page(job):
-    return Page(build([job]).read_text())
+    return Page(write_report([job]).read_text())
 
 
 def test_the_answer_comes_first(job, page):
@@ -42,7 +42,7 @@ def test_the_answer_comes_first(job, page):
         se = statistics.stdev(gaps) / math.sqrt(3)
         assert f"gain in {name} over K = 1 {statistics.fmean(gaps):+.4f} ± {se:.4f}" in text
     assert f"trained = load('{job}/arms/warm-20/seed-0')" in text
-    assert "from negwise.jobs.training import load" in text
+    assert "from negwise.jobs import load" in text
 
 
 def test_the_table_has_means_and_errors_of_all_arms(job, page):
@@ -52,7 +52,7 @@ def test_the_table_has_means_and_errors_of_all_arms(job, page):
             se = statistics.stdev(scores) / math.sqrt(3)
             assert f"{statistics.fmean(scores):.4f} ± {se:.4f}" in page.text
     assert page.text.count("3 of 3") == 3
-    for words in ("pilot charged", "learning rate", "Three seeds: error bars are wide.", "torch 2.13.0", "7,999"):
+    for words in ("pilot time", "learning rate", "Three seeds: error bars are wide.", "torch 2.13.0", "7,999"):
         assert words in page.text
 
 
@@ -81,54 +81,55 @@ def test_the_page_is_whole_and_small(job, page):
 
 def test_a_large_sweep_stays_small(tmp_path):
     rules = [f"{kind}{k}" for kind in ("", "warm:", "ans:") for k in (1, 2, 4, 8, 16, 32, 64, 128)]
-    subject = read_subject(write_sweep(tmp_path / "sweep", rules, seeds=1))
-    text = page_of(subject, exhibits(subject))
+    report = read_report_data(write_sweep(tmp_path / "sweep", rules, seeds=1))
+    text = render_page(report, make_figures(report))
     assert len(text.encode()) < MOST_BYTES
-    assert all(len(exhibit.rows) < 6000 for exhibit in exhibits(subject))
+    assert all(len(figure.rows) < 6000 for figure in make_figures(report))
 
 
-def test_a_sweep_counts_its_cells_not_its_arms(tmp_path):
-    found = answer(read_subject(write_sweep(tmp_path / "sweep", ("1", "4", "20"), seeds=2)))
-    assert {stat.label: stat.value for stat in found.stats}["cells trained"] == "6"
+def test_a_sweep_counts_its_runs_not_its_arms(tmp_path):
+    found = make_answer(read_report_data(write_sweep(tmp_path / "sweep", ("1", "4", "20"), seeds=2)))
+    assert {stat.label: stat.value for stat in found.stats}["runs trained"] == "6"
 
 
 def test_a_k_outside_the_range_as_good_is_the_heading_where_it_was_best(tmp_path):
     job = write_job(tmp_path / "job", seeds=1)
     edit(job / "results.json", lambda results: results["arms"][2].update(role="extra", k=5000.0, name="5000"))
     edit(job / "results.json", lambda results: results.update(chosen="5000"))
-    subject = read_subject(job)
-    said = f"K = 5000 was best on validation; the curves said {subject.estimate.k_int}."
-    assert answer(subject).headline == said
+    report = read_report_data(job)
+    said = f"K = 5000 was best on validation; the curves said {report.estimate.k_int}."
+    assert make_answer(report).headline == said
     edit(job / "estimate.json", lambda estimate: estimate.update(basis="lower bound"))
-    found = answer(read_subject(job))
-    assert "as far as they go" in found.verdict and "the curves said at least" in found.headline
+    found = make_answer(read_report_data(job))
+    assert "The curves so far determine K" in found.verdict and "the curves said at least" in found.headline
 
 
 def test_a_fixed_schedule_is_called_what_it_is(tmp_path):
     job = write_job(tmp_path / "job", seeds=1)
     edit(job / "results.json", lambda results: results.update(arms=results["arms"][1:], chosen="20"))
     edit(job / "results.json", lambda results: results["arms"][1].update(role="schedule"))
-    assert [(line.name, line.role) for line in results(read_subject(job)).lines] == [("1", "K=1"), ("20", "fixed K*")]
+    rows = results_table(read_report_data(job)).rows
+    assert [(row.name, row.role) for row in rows] == [("1", "K=1"), ("20", "fixed K*")]
 
 
 @pytest.mark.parametrize(
     ("kept", "says"),
     [
         ("warm:20", "kept as the model: warm:20."),
-        ("20", "kept as the model: K = 20. The gain and the cost below are its own."),
-        ("1", "kept as the model: K = 1. The numbers below are those of warm:20 against it."),
+        ("20", "kept as the model: K = 20. The gain and the cost below are those of this model."),
+        ("1", "kept as the model: K = 1. The numbers below compare warm:20 with it."),
     ],
 )
 def test_whose_numbers_stand_beside_the_answer(tmp_path, kept, says):
     """The headline is K*; where another arm was best on validation, the page says whose gain it shows."""
     job = write_job(tmp_path / "job", seeds=2, chosen=kept)
     edit(job / "results.json", lambda results: results["arms"][2].update(role="extra"))
-    subject = read_subject(job)
-    found = answer(subject)
+    report = read_report_data(job)
+    found = make_answer(report)
     assert found.lead.endswith(says)
-    assert found.headline == subject.estimate.headline()  # 20 is in the range as good
+    assert found.headline == report.estimate.headline()  # 20 is in the range as good
     shown = next(stat for stat in found.stats if stat.label == "gain in AUC over K = 1")
-    arm = next(each for each in subject.arms if each.name == ("warm:20" if kept == "1" else kept))
+    arm = next(each for each in report.arms if each.name == ("warm:20" if kept == "1" else kept))
     assert f"{arm.test('auc').value:.4f} against" in shown.note
 
 
@@ -149,13 +150,15 @@ def test_nothing_from_data_is_markup(tmp_path):
         results["caveats"] = [EVIL]
         results["pilot"]["why"] = EVIL
         results["metrics"] = ["auc", EVIL]
+        parts = {"values": {EVIL: 0.5}, "kept": [EVIL], "dropped": [EVIL], "reason": EVIL}
+        results["decisions"] = [{"step": 1, "metric": EVIL, **parts}]
         for arm in results["arms"][:2]:
             arm["seeds"][0]["test"]["metrics"][EVIL] = 0.5
 
     edit(job / "results.json", change)
     edit(job / "estimate.json", lambda estimate: estimate.update(reasons=[EVIL]))
     plain = shown(write_job(tmp_path / "plain", seeds=1))
-    text = build([job]).read_text()
+    text = write_report([job]).read_text()
     page = Page(text)
     assert page.text.count("window.hacked=1") > 15  # all of it is shown, as text
     assert not any(tag == "img" for tag, _ in page.tags)
@@ -181,13 +184,13 @@ def test_json_in_a_script_cannot_end_it():
     text = script_json({"title": "</script><!-- & \u2028"})
     assert not set("<>&\u2028") & set(text)
     assert json.loads(text) == {"title": "</script><!-- & \u2028"}
-    with pytest.raises(InputError, match="a number that JSON has none for"):
+    with pytest.raises(InputError, match="a number that JSON cannot hold"):
         script_json(math.inf)
 
 
 def test_the_library_cannot_end_its_script():
-    assert "</script" not in library().lower() and "<!--" not in library()
-    assert "vegaEmbed" in library()
+    assert "</script" not in vega_bundle().lower() and "<!--" not in vega_bundle()
+    assert "vegaEmbed" in vega_bundle()
 
 
 def test_failed_cells_are_shown_as_failed(tmp_path):
@@ -242,6 +245,21 @@ def test_a_gain_within_noise_is_said_so(tmp_path):
     assert "−0.0100" in text and "one seed, no error bar" in text
 
 
+def test_decisions_of_a_race_are_listed(tmp_path):
+    decision = {
+        "step": 1200,
+        "metric": "hit@5",
+        "values": {"1": 0.5, "20": 0.61234},
+        "kept": ["20"],
+        "dropped": ["1", "warm:20"],
+        "reason": "1 is behind by more than its error",
+    }
+    assert "Decisions of the race" not in shown(write_job(tmp_path / "plain", seeds=1)).text
+    text = shown(write_job(tmp_path / "job", seeds=1, decisions=[decision])).text
+    start = text.index("Decisions of the race step metric kept dropped reason")
+    assert "1,200 HR@5 20 (0.6123) 1 (0.5000), warm:20 1 is behind by more than its error" in text[start:]
+
+
 def test_an_unfinished_job_says_so_at_the_top(tmp_path):
     job = write_job(tmp_path / "job", seeds=1)
     edit(job / "results.json", lambda r: r["arms"][2]["seeds"][0].update(state="waiting", test=None, val=None))
@@ -249,15 +267,17 @@ def test_an_unfinished_job_says_so_at_the_top(tmp_path):
     assert text.index("This is not finished.") < text.rindex("Train with K")
     assert "20 (seed 0)" in text
     write_json(tmp_path / "new/job.json", job_record())
-    assert "The pilot has not begun." in shown(tmp_path / "new").text
+    assert "The pilot has not started." in shown(tmp_path / "new").text
 
 
 def test_a_run_has_a_page_and_with_k_of_one_an_estimate(tmp_path):
     result = write_run(tmp_path / "one", "1")
     write_run(tmp_path / "four", "4")
-    text = shown(tmp_path / "one").text
+    page = shown(tmp_path / "one")
+    text = page.text
     found = estimate_of(tmp_path / "one")
     assert "siamese-cnn trained with K = 1" in text
+    assert "K = K" not in page.scripts["figures-data"]
     assert f"what this run suggests K = {found.k_int}" in text
     assert f"{result['evaluations']['test']['auc']:.4f} ± 0.0040" in text
     other = shown(tmp_path / "four")
@@ -269,10 +289,10 @@ def test_folders_side_by_side(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     job, sweep = write_job(tmp_path / "a/job", seeds=1), write_sweep(tmp_path / "b/job", ("1", "60"), seeds=1)
     write_run(tmp_path / "run", "4", steps=300)
-    assert build([job, sweep, tmp_path / "run"]) == Path("report.html")
+    assert write_report([job, sweep, tmp_path / "run"]) == Path("report.html")
     page = Page((tmp_path / "report.html").read_text())
     for words in (
-        "3 folders side by side",
+        "Comparison of 3 folders",
         "a/job: warm:20",
         "b/job: 60",
         "page",
@@ -283,7 +303,7 @@ def test_folders_side_by_side(tmp_path, monkeypatch):
     assert "a/job: warm:20" in rows and "b/job" in rows
     assert (tmp_path / "figures/quality_against_k.png").exists()
     write_run(tmp_path / "other", "1")
-    named = build([tmp_path / "run", tmp_path / "other"], out=tmp_path / "both.html")
+    named = write_report([tmp_path / "run", tmp_path / "other"], out=tmp_path / "both.html")
     assert named.exists() and (tmp_path / "both-figures/loss.svg").exists()
 
 
@@ -291,14 +311,14 @@ def test_other_data_cannot_be_compared(tmp_path):
     write_run(tmp_path / "x", "1")
     write_run(tmp_path / "y", "4")
     both = [tmp_path / "x", tmp_path / "y"]
-    alike = beside([read_subject(run) for run in both])
+    alike = compare([read_report_data(run) for run in both])
     assert alike.caveats == ()
-    assert answer(alike).stats
+    assert make_answer(alike).stats
     edit(tmp_path / "y/config.json", lambda config: config.update(data_digest="other"))
-    other = beside([read_subject(run) for run in both])
+    other = compare([read_report_data(run) for run in both])
     (caveat,) = other.caveats
     assert "content hashes differ" in caveat
-    assert answer(other).stats == ()  # no highest score of what cannot be compared
+    assert make_answer(other).stats == ()  # no highest score of what cannot be compared
 
 
 def test_a_log_of_another_framework(tmp_path, monkeypatch):
@@ -308,7 +328,7 @@ def test_a_log_of_another_framework(tmp_path, monkeypatch):
     log = tmp_path / "lightning_logs/version_0/metrics.csv"
     log.parent.mkdir(parents=True)
     log.write_text("\n".join(lines))
-    page = Page(build([tmp_path / "lightning_logs"]).read_text())
+    page = Page(write_report([tmp_path / "lightning_logs"]).read_text())
     assert "A log does not say which K it was trained with." in page.text
     assert "Pass n_queries" in page.text
     names = [figure["name"] for figure in json.loads(page.scripts["figures-data"])]
@@ -317,7 +337,7 @@ def test_a_log_of_another_framework(tmp_path, monkeypatch):
     log.write_text("step,val_auc\n1,0.6\n2,0.7\n")
     assert "No estimate: the log has no training AUC" in shown(log).text
     write_run(tmp_path / "run", "1")
-    assert [arm.name for arm in beside([read_subject(log), read_subject(tmp_path / "run")]).arms] == [
+    assert [arm.name for arm in compare([read_report_data(log), read_report_data(tmp_path / "run")]).arms] == [
         "metrics.csv",
         "run",
     ]
@@ -327,4 +347,4 @@ def test_a_number_of_the_log_that_theory_refuses_is_named(tmp_path):
     log = tmp_path / "x.csv"
     log.write_text("step,train_auc,val_auc\n1,0.6,0.6\n2,1.0,0.7\n")
     with pytest.raises(InputError, match=r"x\.csv: train_auc: got 1\.0"):
-        build([log])
+        write_report([log])

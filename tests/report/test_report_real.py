@@ -5,12 +5,13 @@ import json
 import pytest
 from report_pages import shown
 
-from negwise.report.build import read_subject
+from negwise.report.write_report import read_report_data
 
 
 @pytest.mark.slow
 def test_a_real_run_and_the_lines_that_load_it(tmp_path, monkeypatch):
-    from negwise.jobs.training import Training, train
+    from negwise.jobs import train
+    from negwise.requests import TrainRequest
 
     monkeypatch.setenv("NEGWISE_CACHE", str(tmp_path / "cache"))
     rows = [
@@ -18,13 +19,15 @@ def test_a_real_run_and_the_lines_that_load_it(tmp_path, monkeypatch):
     ]
     file = tmp_path / "pairs.jsonl"
     file.write_text("\n".join(map(json.dumps, rows)) + "\n")
-    asked = Training(data=str(file), model="siamese-cnn", k="warm:3", steps=6, batch_size=8, pool=16, eval_every=2)
-    result = train(asked, tmp_path / "run", show=False)
+    run = str(tmp_path / "run")
+    asked = TrainRequest(
+        data=str(file), out=run, model="siamese-cnn", k="warm:3", steps=6, batch_size=8, pool=16, eval_every=2
+    )
+    test = train(asked, show=False).record.evaluations["test"]
 
-    subject, page = read_subject(tmp_path / "run"), shown(tmp_path / "run")
-    assert subject.missing == () and subject.metrics[0] == "auc" and subject.top_metric is not None
-    test = result["evaluations"]["test"]
-    assert f"{test['auc']:.4f} ± {test['auc_se']:.4f}" in page.text
+    report, page = read_report_data(tmp_path / "run"), shown(tmp_path / "run")
+    assert report.missing == () and report.metrics[0] == "auc" and len(report.metrics) > 1
+    assert f"{test.auc:.4f} ± {test.auc_se:.4f}" in page.text
     names = [figure["name"] for figure in json.loads(page.scripts["figures-data"])]
     assert names[:4] == ["k_over_time", "loss", "throughput", "quality_over_time"]
     lines = next(text for text in page.words if text.startswith("from negwise"))

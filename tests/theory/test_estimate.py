@@ -34,16 +34,30 @@ def test_any_estimate_round_trips_and_is_well_formed(found):
     assert "Estimate(k=" in repr(found)
 
 
-def test_from_dict_names_what_is_missing():
-    data = nw.optimal_k(0.8).to_dict()
-    del data["k"]
-    with pytest.raises(InputError, match=r"missing \['k'\]"):
-        Estimate.from_dict(data)
-    with pytest.raises(InputError, match="to_dict"):
+def test_from_dict_names_what_is_wrong():
+    data = nw.optimal_k(0.8, [0.6, 0.7], steps=[1, 2]).to_dict()
+    curve, pilot = data["curve"], data["pilot"]
+    for change, message in (
+        ({"k": "20"}, "k is '20', expected a number"),
+        ({"verdict": "fine"}, "verdict is 'fine', expected 'ok' or 'capped'"),
+        ({"flat": [None, 3]}, r"flat\[0\] is None, expected a whole number"),
+        ({"interval": [3]}, r"interval is \[3\], expected a list of 2"),
+        ({"rising": {"x": 1}}, "rising.k_measured is missing"),
+        ({"curve": {**curve, "v": [0.1]}}, "curve has lists of .* expected one length"),
+        ({"pilot": {**pilot, "val_steps": [1]}}, "pilot has lists of 1 and 2 numbers"),
+    ):
+        with pytest.raises(InputError, match=f"^x.json: {message}"):
+            Estimate.from_dict({**data, **change}, "x.json")
+    with pytest.raises(InputError, match=r"its content is \[1\], expected an object"):
         Estimate.from_dict([1])
-    for part in ("curve", "pilot", "rising"):
-        with pytest.raises(InputError, match=f"{part}: missing"):
-            Estimate.from_dict({**nw.optimal_k(0.8).to_dict(), part: {"x": 1}})
+    del data["k"]
+    with pytest.raises(InputError, match=r"^the estimate: k is missing"):
+        Estimate.from_dict(data)
+
+
+def test_from_dict_ignores_fields_of_a_newer_version():
+    found = nw.optimal_k(0.8)
+    assert Estimate.from_dict({**found.to_dict(), "newer": 1}) == found
 
 
 def test_repr_and_explain_read_well():

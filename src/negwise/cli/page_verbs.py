@@ -30,9 +30,8 @@ def estimate(request: EstimateRequest, as_json: bool) -> None:
     found = _estimate(request)
     if request.plot is not None:
         from negwise.report.estimate_figure import estimate_figure
-        from negwise.report.figure import save_as
 
-        print(f"figure: {save_as(estimate_figure(found), Path(request.plot))}", file=sys.stderr)
+        print(f"figure: {estimate_figure(found).save_as(Path(request.plot))}", file=sys.stderr)
     if as_json:
         print(json.dumps(found.to_dict()))
     elif sys.stdout.isatty():
@@ -52,9 +51,9 @@ def report(request: ReportRequest, as_json: bool) -> None:
       negwise report runs/a runs/b --out compare.html
       negwise report lightning_logs/version_0
     """
-    from negwise.report.build import build
+    from negwise.report.write_report import write_report
 
-    page = build(request.paths, request.out, _columns(request))
+    page = write_report(request.paths, request.out, _columns(request))
     print(json.dumps({"page": str(page)}) if as_json else f"report: {page}")
 
 

@@ -210,9 +210,9 @@ def _train_and_report(
     finally:
         results = collect()
     try:
-        from negwise.report.build import build
+        from negwise.report.write_report import write_report
 
-        log(f"Report: {build([grid.out])}")
+        log(f"Report: {write_report([grid.out])}")
     except NegwiseError as error:  # what was trained stands, and is shown
         log(f"No report was made: {error}. Then type: negwise report {grid.out}")
     return JobResult(grid.out, results, estimate)

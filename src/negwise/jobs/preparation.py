@@ -28,7 +28,7 @@ TIMED_STEPS, TIMED_K = {"cpu": 8, "cuda": 20}, 20
 """On a GPU more, since the first steps of each size compile and record."""
 SHARED = ("columns", "batch_size", "split", "pool", "queries", "skip_bad", "precision", "negatives", "loss")
 """What a request says of every run in it; None leaves it to the preset."""
-PACKAGES = ("numpy", "scipy", "torch", "lightning-fabric", "pyarrow", "numba", "altair")
+PACKAGES = ("numpy", "scipy", "torch", "lightning-fabric", "pyarrow", "numba")
 
 Log = Callable[[str], None]
 

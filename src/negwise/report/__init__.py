@@ -1,1 +1,1 @@
-"""From numbers to pictures: each figure is declared once and serves PNG, SVG and the interactive page."""
+"""Pages and figures from records: each figure is declared once, for PNG, SVG, CSV and the page."""

@@ -1,20 +1,29 @@
-"""The answer, before anything else: K, the range as good, what it gains, what it costs, where the model is."""
+"""The top of the page: K, the range as good, the gain over K = 1, the cost, and the lines that load the model."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from negwise.report.comparison import OTHER_DATA
-from negwise.report.subject import Arm, Difference, Mean, Subject
-from negwise.report.words import UNSETTLED, VERDICTS, count, metric_name, seconds, signed
+from negwise.records import Difference
+from negwise.report.comparison import DIFFERENT_DATA
+from negwise.report.formatting import format_count, format_seconds, format_signed, metric_name
+from negwise.report.report_data import ArmRuns, Mean, ReportData
 from negwise.theory.estimate import Estimate
 
-_PM = "\N{PLUS-MINUS SIGN}"
+VERDICTS = {
+    "ok": "The curves determine K.",
+    "capped": "A best K was found, but the curves do not pin down its size. Take it as a direction, not as a number.",
+    "vacuous": "The curves do not determine K: no K is better than any other by an amount that means something.",
+    "inconsistent": "The curves contradict each other, so no K should be read from them.",
+}
+UNSETTLED = "The curves so far determine K, but the pilot had not converged."
+"""The sentence for the verdict "ok" if K* is a lower bound or not settled."""
+_PLUS_MINUS = "\N{PLUS-MINUS SIGN}"
 
 
 @dataclass(frozen=True)
 class Stat:
-    """One large number: what it is, its value, its error bar, a note, and whether it is good news."""
+    """One large number with its label, error bar and note. ``tone`` is "up", "down" or empty, and sets the colour."""
 
     label: str
     value: str
@@ -25,7 +34,7 @@ class Stat:
 
 @dataclass(frozen=True)
 class Answer:
-    """``load``: the two lines of Python that load the model; None where there is none yet."""
+    """The top of the page. ``load`` has the two lines of Python that load the model; None without a model."""
 
     headline: str
     lead: str
@@ -34,25 +43,25 @@ class Answer:
     load: str | None
 
 
-def answer(subject: Subject) -> Answer:
-    """The answer of a page, by the kind of its subject."""
+def make_answer(report: ReportData) -> Answer:
+    """The answer for a job, a sweep, a run, a log or a comparison."""
     headline, lead, stats = {
-        "run": _run,
-        "sweep": _sweep,
-        "train": _train,
-        "log": _log,
-        "comparison": _comparison,
-    }[subject.kind](subject)
-    estimate = subject.estimate
-    verdict = None if estimate is None else _verdict(estimate)
-    return Answer(headline, lead, tuple(stats), verdict, None if subject.model is None else _load(subject))
+        "run": _job_answer,
+        "sweep": _sweep_answer,
+        "train": _run_answer,
+        "log": _log_answer,
+        "comparison": _comparison_answer,
+    }[report.kind](report)
+    estimate = report.estimate
+    verdict = None if estimate is None else _verdict_text(estimate)
+    return Answer(headline, lead, tuple(stats), verdict, None if report.model is None else _load_lines(report))
 
 
-def _verdict(estimate: Estimate) -> str:
+def _verdict_text(estimate: Estimate) -> str:
     return UNSETTLED if estimate.verdict == "ok" and not estimate.settled else VERDICTS[estimate.verdict]
 
 
-def k_stat(estimate: Estimate, label: str = "negatives per positive") -> Stat:
+def _k_stat(estimate: Estimate, label: str = "negatives per positive") -> Stat:
     """K and the range as good."""
     if not estimate.determined:
         return Stat(label, "K = ?", note="not determined by these curves")
@@ -60,157 +69,156 @@ def k_stat(estimate: Estimate, label: str = "negatives per positive") -> Stat:
     note = f"{low} and more are as good" if high is None else f"{low} to {high} are as good"
     if estimate.interval is not None:
         note += f"; 90% interval {estimate.interval[0]:.3g} to {estimate.interval[1]:.3g}"
-    return Stat(label, f"{_bound(estimate)}K = {count(estimate.k_int)}", note=note)
+    return Stat(label, f"{_at_least(estimate)}K = {format_count(estimate.k_int)}", note=note)
 
 
-def _bound(estimate: Estimate) -> str:
+def _at_least(estimate: Estimate) -> str:
     return "at least " if estimate.basis == "lower bound" else ""
 
 
-def _run(subject: Subject) -> tuple[str, str, list[Stat]]:
-    estimate, kept = subject.estimate, subject.chosen_arm
+def _job_answer(report: ReportData) -> tuple[str, str, list[Stat]]:
+    estimate, chosen = report.estimate, report.chosen_arm
     headline = "No estimate yet." if estimate is None else estimate.headline()
-    stats = [] if estimate is None else [k_stat(estimate)]
-    if kept is None or not kept.done:
-        return headline, _about(subject), stats
-    base = next((arm for arm in subject.arms if arm.fixed and arm.k == 1.0), None)
-    # What K gains is asked even where K = 1 was best: then of the schedule.
-    arm = kept if kept is not base else next((arm for arm in subject.arms if arm.role == "schedule"), kept)
-    lead = f"{_about(subject)} Best on validation, and kept as the model: {_called(kept)}."
-    if arm is not kept:
-        lead += f" The numbers below are those of {arm.name} against it."
+    stats = [] if estimate is None else [_k_stat(estimate)]
+    if chosen is None or not chosen.done:
+        return headline, _request_text(report), stats
+    baseline = next((arm for arm in report.arms if arm.fixed and arm.k == 1.0), None)
+    # If K = 1 was best, the gain and the cost are those of the schedule.
+    arm = chosen if chosen is not baseline else next((arm for arm in report.arms if arm.role == "schedule"), chosen)
+    lead = f"{_request_text(report)} Best on validation, and kept as the model: {chosen.label}."
+    if arm is not chosen:
+        lead += f" The numbers below compare {arm.name} with it."
     elif arm.role == "extra":
-        lead += " The gain and the cost below are its own."
-        if estimate is not None and estimate.determined and not estimate.as_good(kept.k or 0.0):
-            headline = f"{_called(kept)} was best on validation; the curves said {_bound(estimate)}{estimate.k_int}."
-    stats += [_gain(subject, arm, base, metric) for metric in subject.metrics[:2]]
-    return headline, lead, [*stats, _cost(arm, None if arm is base else base)]
+        lead += " The gain and the cost below are those of this model."
+        if estimate is not None and estimate.determined and not estimate.as_good(chosen.k or 0.0):
+            said = f"{_at_least(estimate)}{estimate.k_int}"
+            headline = f"{chosen.label} was best on validation; the curves said {said}."
+    stats += [_gain_stat(report, arm, baseline, metric) for metric in report.metrics[:2]]
+    return headline, lead, [*stats, _cost_stat(arm, None if arm is baseline else baseline)]
 
 
-def _sweep(subject: Subject) -> tuple[str, str, list[Stat]]:
-    if not any(arm.done for arm in subject.arms):
-        return "No cell of the sweep is done yet.", _about(subject), []
+def _sweep_answer(report: ReportData) -> tuple[str, str, list[Stat]]:
+    if not any(arm.done for arm in report.arms):
+        return "No run of the sweep is done yet.", _request_text(report), []
     stats = []
-    for metric in subject.metrics[:2]:
-        best = _best(subject.arms, metric)
+    for metric in report.metrics[:2]:
+        best = _best_arm(report.arms, metric)
         if best is not None:
             test = best.test(metric)
-            tells = "" if test.value is None else f"test {test.value:.4f}{_bar(test)}, {_seeds(test.n)}"
-            stats.append(Stat(f"best validation {metric_name(metric)}", _called(best), note=tells))
-    first = _best(subject.arms, "auc")
-    done = sum(bool(arm.done) for arm in subject.arms)
-    headline = f"{_called(first)} is best on validation AUC." if first is not None else "No validation scores."
-    lead = f"{_about(subject)} Best of {done}, chosen on validation, shown on test."
-    total = sum(trial.seconds or 0.0 for arm in subject.arms for trial in arm.trials)
-    cells = sum(len(arm.done) for arm in subject.arms)
-    return headline, lead, [*stats, Stat("cells trained", f"{cells}", note=f"{seconds(total)} in all")]
+            note = "" if test.value is None else f"test {test.value:.4f}{_error_text(test)}, {_seed_count(test.n)}"
+            stats.append(Stat(f"best validation {metric_name(metric)}", best.label, note=note))
+    first = _best_arm(report.arms, "auc")
+    done = sum(bool(arm.done) for arm in report.arms)
+    headline = f"{first.label} is best on validation AUC." if first is not None else "No validation scores."
+    lead = f"{_request_text(report)} The best of {done}, chosen on validation; scores are on test."
+    total = sum(run.seconds or 0.0 for arm in report.arms for run in arm.seeds)
+    runs = sum(len(arm.done) for arm in report.arms)
+    return headline, lead, [*stats, Stat("runs trained", f"{runs}", note=f"{format_seconds(total)} in all")]
 
 
-def _train(subject: Subject) -> tuple[str, str, list[Stat]]:
-    arm = subject.arms[0]
-    trial, run = arm.trials[0], subject.facts.get("Run", {})
-    headline = f"{run.get('model', 'A model')} trained with {arm.name}"
-    stats = [] if subject.estimate is None else [k_stat(subject.estimate, "what this run suggests")]
-    for metric in subject.metrics[:2]:
-        value = None if trial.test is None else trial.test.value(metric)
+def _run_answer(report: ReportData) -> tuple[str, str, list[Stat]]:
+    arm = report.arms[0]
+    run, request = arm.seeds[0], report.settings.get("Run", {})
+    headline = f"{request.get('model', 'A model')} trained with {arm.name}"
+    stats = [] if report.estimate is None else [_k_stat(report.estimate, "what this run suggests")]
+    for metric in report.metrics[:2]:
+        value = None if run.test is None else run.test.value(metric)
         if value is not None:
-            se = trial.test.auc_se if metric == "auc" and trial.test is not None else None
-            bar = "" if se is None else f"{_PM} {se:.4f}"
+            se = run.test.auc_se if metric == "auc" and run.test is not None else None
+            bar = "" if se is None else f"{_PLUS_MINUS} {se:.4f}"
             stats.append(
                 Stat(f"test {metric_name(metric)}", f"{value:.4f}", bar, "error bar over queries" if bar else "")
             )
-    if trial.seconds is not None:
-        best = "" if trial.best_step is None else f"best at step {count(trial.best_step)} of {count(trial.steps or 0)}"
-        stats.append(Stat("training time", seconds(trial.seconds), note=best))
-    return headline, f"Data: {run.get('data', 'unknown')}, seed {trial.seed}.", stats
+    if run.seconds is not None:
+        steps = format_count(run.steps or 0)
+        best = "" if run.best_step is None else f"best at step {format_count(run.best_step)} of {steps}"
+        stats.append(Stat("training time", format_seconds(run.seconds), note=best))
+    return headline, f"Data: {request.get('data', 'unknown')}, seed {run.seed}.", stats
 
 
-def _log(subject: Subject) -> tuple[str, str, list[Stat]]:
-    estimate = subject.estimate
-    lead = f"From the log {subject.path}."
+def _log_answer(report: ReportData) -> tuple[str, str, list[Stat]]:
+    estimate = report.estimate
+    lead = f"From the log {report.path}."
     if estimate is None:
         return "AUC curves without an estimate", lead, []
-    return estimate.headline(), lead, [k_stat(estimate)]
+    return estimate.headline(), lead, [_k_stat(estimate)]
 
 
-def _comparison(subject: Subject) -> tuple[str, str, list[Stat]]:
+def _comparison_answer(report: ReportData) -> tuple[str, str, list[Stat]]:
     stats = []
-    for metric in () if OTHER_DATA in subject.caveats else subject.metrics[:2]:
-        means = {arm.name: arm.test(metric) for arm in subject.arms}
+    for metric in () if DIFFERENT_DATA in report.caveats else report.metrics[:2]:
+        means = {arm.name: arm.test(metric) for arm in report.arms}
         known = {name: mean for name, mean in means.items() if mean.value is not None}
         if known:
             name, mean = max(known.items(), key=lambda item: item[1].value or 0.0)
-            tells = f"{name}, {_seeds(mean.n)}"
-            stats.append(Stat(f"highest test {metric_name(metric)}", f"{mean.value:.4f}", _bar(mean).strip(), tells))
-    folders = len({arm.group for arm in subject.arms})
-    return f"{folders} folders side by side", f"{len(subject.arms)} arms in all.", stats
+            label, note = f"highest test {metric_name(metric)}", f"{name}, {_seed_count(mean.n)}"
+            stats.append(Stat(label, f"{mean.value:.4f}", _error_text(mean).strip(), note))
+    folders = len({arm.group for arm in report.arms})
+    return f"Comparison of {folders} folders", f"{len(report.arms)} arms in all.", stats
 
 
-def _gain(subject: Subject, arm: Arm, base: Arm | None, metric: str) -> Stat:
-    """What the arm gains over K = 1, paired over seeds."""
+def _gain_stat(report: ReportData, arm: ArmRuns, baseline: ArmRuns | None, metric: str) -> Stat:
+    """The gain of the arm over K = 1, paired over seeds."""
     mean, name = arm.test(metric), metric_name(metric)
     if mean.value is None:
         return Stat(f"test {name}", "none", note="not evaluated")
-    found = None if base is None else _difference(subject, arm, base, metric)
-    if base is None or found is None or found.mean is None:
-        return Stat(f"test {name}", f"{mean.value:.4f}", _bar(mean).strip(), _seeds(mean.n))
-    other = base.test(metric)
+    difference = None if baseline is None else _difference(report, arm, baseline, metric)
+    if baseline is None or difference is None or difference.mean is None:
+        return Stat(f"test {name}", f"{mean.value:.4f}", _error_text(mean).strip(), _seed_count(mean.n))
+    other = baseline.test(metric)
     note = f"{mean.value:.4f} against {'?' if other.value is None else f'{other.value:.4f}'} on test"
-    if found.se is None:
-        return Stat(f"gain in {name} over K = 1", signed(found.mean), "", f"{note}; one seed, no error bar")
-    clear = abs(found.mean) > 2 * found.se
-    if found.low is not None and found.high is not None:
-        clear = found.low > 0 or found.high < 0
-        note += f"; 95% interval {signed(found.low)} to {signed(found.high)}"
-    tone = ("up" if found.mean > 0 else "down") if clear else ""
-    note += f", {_seeds(int(found.seeds or 0))}" + ("" if clear else "; within noise")
-    return Stat(f"gain in {name} over K = 1", signed(found.mean), f"{_PM} {found.se:.4f}", note, tone)
+    label, gain = f"gain in {name} over K = 1", format_signed(difference.mean)
+    if difference.se is None:
+        return Stat(label, gain, "", f"{note}; one seed, no error bar")
+    clear = abs(difference.mean) > 2 * difference.se
+    if difference.low is not None and difference.high is not None:
+        clear = difference.low > 0 or difference.high < 0
+        note += f"; 95% interval {format_signed(difference.low)} to {format_signed(difference.high)}"
+    tone = ("up" if difference.mean > 0 else "down") if clear else ""
+    note += f", {_seed_count(difference.seeds)}" + ("" if clear else "; within noise")
+    return Stat(label, gain, f"{_PLUS_MINUS} {difference.se:.4f}", note, tone)
 
 
-def _cost(arm: Arm, base: Arm | None) -> Stat:
-    """Seconds to a trained model, the pilot charged."""
-    own = arm.seconds().value
-    if own is None:
-        return Stat("cost", "unknown", note="no times were recorded")
-    parts = f"{seconds(own)} of training"
+def _cost_stat(arm: ArmRuns, baseline: ArmRuns | None) -> Stat:
+    """Seconds to a trained model, with those of the pilot if the arm uses it."""
+    seconds = arm.mean_seconds().value
+    if seconds is None:
+        return Stat("cost", "unknown", note="no times in the log")
+    parts = f"{format_seconds(seconds)} of training"
     if arm.pilot_seconds:
-        parts = f"{seconds(arm.pilot_seconds)} of pilot and {parts}"
-    other = None if base is None else base.seconds().value
-    against = "" if other is None else f"; K = 1: {seconds(other)}"
-    return Stat("cost of one model", seconds(own + arm.pilot_seconds), note=f"{parts}{against}")
+        parts = f"{format_seconds(arm.pilot_seconds)} of pilot and {parts}"
+    other = None if baseline is None else baseline.mean_seconds().value
+    against = "" if other is None else f"; K = 1: {format_seconds(other)}"
+    return Stat("cost of one model", format_seconds(seconds + arm.pilot_seconds), note=f"{parts}{against}")
 
 
-def _difference(subject: Subject, arm: Arm, base: Arm, metric: str) -> Difference | None:
-    wanted = (arm.name, base.name, metric)
-    return next((one for one in subject.differences if (one.arm, one.against, one.metric) == wanted), None)
+def _difference(report: ReportData, arm: ArmRuns, baseline: ArmRuns, metric: str) -> Difference | None:
+    key = (arm.name, baseline.name, metric)
+    return next((one for one in report.differences if (one.arm, one.against, one.metric) == key), None)
 
 
-def _best(arms: tuple[Arm, ...], metric: str) -> Arm | None:
+def _best_arm(arms: tuple[ArmRuns, ...], metric: str) -> ArmRuns | None:
     """The arm with the highest mean validation score."""
     means = [(arm, arm.val(metric).value) for arm in arms]
     known = [(arm, value) for arm, value in means if value is not None]
     return max(known, key=lambda pair: pair[1])[0] if known else None
 
 
-def _called(arm: Arm) -> str:
-    return f"K = {arm.name}" if arm.fixed else arm.name
+def _error_text(mean: Mean) -> str:
+    return "" if mean.se is None else f" {_PLUS_MINUS} {mean.se:.4f}"
 
 
-def _bar(mean: Mean) -> str:
-    return "" if mean.se is None else f" {_PM} {mean.se:.4f}"
-
-
-def _seeds(n: int) -> str:
+def _seed_count(n: int) -> str:
     return "1 seed" if n == 1 else f"{n} seeds"
 
 
-def _about(subject: Subject) -> str:
-    asked = subject.facts.get("Asked for", {})
-    what = " on ".join(str(asked[name]) for name in ("model", "data") if asked.get(name))
-    seeds = max((len(arm.trials) for arm in subject.arms), default=0)
-    said = [part for part in (what, _seeds(seeds) if seeds else "") if part]
-    return f"{', '.join(said)}." if said else ""
+def _request_text(report: ReportData) -> str:
+    request = report.settings.get("Request", {})
+    what = " on ".join(str(request[name]) for name in ("model", "data") if request.get(name))
+    seeds = max((len(arm.seeds) for arm in report.arms), default=0)
+    parts = [part for part in (what, _seed_count(seeds) if seeds else "") if part]
+    return f"{', '.join(parts)}." if parts else ""
 
 
-def _load(subject: Subject) -> str:
-    return f"from negwise.jobs.training import load\ntrained = load({str(subject.model)!r})"
+def _load_lines(report: ReportData) -> str:
+    return f"from negwise.jobs import load\ntrained = load({str(report.model)!r})"

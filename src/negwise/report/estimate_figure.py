@@ -1,29 +1,38 @@
-"""The pictures of an estimate: the curves it was read from, and the effectiveness it is the maximum of."""
+"""The figures of an estimate: the AUC curves of the pilot, and effectiveness against K with its maximum."""
 
 from __future__ import annotations
 
-from negwise.report.exhibit import Exhibit, Spec
-from negwise.report.figure import Figure, Rows
-from negwise.report.marks import HEIGHT, hint, k_axis, known, lines, nearest, note, quantity, step_axis
-from negwise.report.series import MOST_ROWS, thinned
+from negwise.report.figure import Figure, Rows, Spec
+from negwise.report.series import MAX_ROWS, thin
+from negwise.report.vega_lite import (
+    HEIGHT,
+    k_axis,
+    line_layers,
+    nearest_point_layer,
+    quantitative,
+    step_axis,
+    text_mark,
+    tooltip,
+    where_valid,
+)
 from negwise.theory.estimate import Estimate
 
 _STILL_ROSE = "the training AUC still rose when the pilot stopped"
 
 
 def estimate_figure(estimate: Estimate, name: str = "estimate") -> Figure:
-    """Both pictures side by side; v(K) alone where there are no curves."""
+    """Both figures as two panels; v(K) alone if the estimate has no curves."""
     parts = [found for found in (auc_curves(estimate), effectiveness_curve(estimate)) if found is not None]
     notes = f"lambda {estimate.lam:g}, label separation {estimate.label_separation:.2f}, verdict: {estimate.verdict}"
     if estimate.basis in ("forecast", "lower bound"):
         notes += f". K* is a {estimate.basis}: {_STILL_ROSE}"
     panels = tuple({"title": part.title, **panel} for part in parts for panel in part.panels)
     rows = [row for part in parts for row in part.rows]
-    return Exhibit(name, estimate.headline(), notes, panels, rows, columns=len(panels)).figure()
+    return Figure(name, estimate.headline(), notes, panels, rows, columns=len(panels))
 
 
-def auc_curves(estimate: Estimate) -> Exhibit | None:
-    """Training and validation AUC of the pilot with T marked; None where the estimate was made without a curve."""
+def auc_curves(estimate: Estimate) -> Figure | None:
+    """Training and validation AUC of the pilot with T marked; None if the estimate has no curve."""
     rows = _auc_rows(estimate)
     if not rows:
         return None
@@ -33,60 +42,60 @@ def auc_curves(estimate: Estimate) -> Exhibit | None:
         "scale": {"domain": ["validation", "training"]},
         "legend": {"title": None},
     }
-    hints = [hint("curve", "curve"), hint("step", "step", ",.6~g"), hint("auc", "AUC", ".4f")]
-    layers = lines("auc", step_axis(), quantity("auc", "AUC"), color, hints)
+    tooltips = [tooltip("curve", "curve"), tooltip("step", "step", ",.6~g"), tooltip("auc", "AUC", ".4f")]
+    layers = line_layers("auc", step_axis(), quantitative("auc", "AUC"), color, tooltips)
     if len(estimate.pilot.train_auc) == 1:
         level = {"values": [{"auc": estimate.pilot.train_auc[0], "curve": "training"}]}
         mark = {"type": "rule", "strokeDash": [4, 3], "strokeWidth": 2}
-        layers.append({"data": level, "mark": mark, "encoding": {"y": quantity("auc", "AUC"), "color": color}})
+        layers.append({"data": level, "mark": mark, "encoding": {"y": quantitative("auc", "AUC"), "color": color}})
     end = estimate.pilot.val_steps[-1]
     if estimate.horizon is not None and estimate.horizon <= end:
-        layers += _horizon(estimate.horizon, end)
+        layers += _horizon_layers(estimate.horizon, end)
         seen = f"The dashed line is T = {estimate.horizon:g}: from there on training counts as converged."
     else:
         seen = "T, where training counts as converged, lies beyond the pilot."
     caption = (
-        f"Training AUC says how far the labels can be told apart, validation AUC how far the model has come. {seen} "
+        f"Training AUC shows how well the labels can be separated, validation AUC how good the model is. {seen} "
         "The estimate averages over all steps before T."
     )
-    panel = {"height": HEIGHT, "transform": [known("auc")], "layer": layers}
-    return Exhibit("auc_curves", "AUC of the pilot run", caption, (panel,), rows)
+    panel = {"height": HEIGHT, "transform": [where_valid("auc")], "layer": layers}
+    return Figure("auc_curves", "AUC of the pilot run", caption, (panel,), rows)
 
 
-def effectiveness_curve(estimate: Estimate) -> Exhibit:
+def effectiveness_curve(estimate: Estimate) -> Figure:
     """v(K) with K*, the range as good, the 90% interval and the limit 1 - lambda."""
     rows = [{"k": k, "effectiveness": v} for k, v in zip(estimate.curve.k, estimate.curve.v, strict=True)]
     last = _last_k(estimate)
     shown = [row["effectiveness"] for row in rows if row["k"] <= last]
     limit, low, high = 1 - estimate.lam, min(shown), max(shown)
     x = k_axis(domain=[1, last])
-    y = quantity(
+    y = quantitative(
         "effectiveness",
         "training effectiveness v",
         scale={"domain": [min(low, limit), high + 0.1 * (high - low)]},
         axis={"tickCount": 5},
     )
-    values = [hint("k", "K", ",.4~g"), hint("effectiveness", "v(K)", ".4f")]
+    values = [tooltip("k", "K", ",.4~g"), tooltip("effectiveness", "v(K)", ".4f")]
     panel = {
         "height": HEIGHT,
-        "transform": [known("effectiveness")],
+        "transform": [where_valid("effectiveness")],
         "layer": [
-            _flat(estimate, last, x),
-            *_limit(limit, last, x, y, right=estimate.k**2 <= last),
-            *_curve(x, y, values, last),
-            *_best(estimate, x, y, left=estimate.k > last**0.7),
-            *_interval(estimate, last, x),
+            _flat_layer(estimate, last, x),
+            *_limit_layers(limit, last, x, y, right=estimate.k**2 <= last),
+            *_curve_layers(x, y, values, last),
+            *_best_layers(estimate, x, y, left=estimate.k > last**0.7),
+            *_interval_layers(estimate, last, x),
         ],
     }
     open_end = "and more" if estimate.flat[1] is None else f"to {estimate.flat[1]}"
     caption = (
-        f"What a training sample is worth on average when it has K negatives. It is best at K* = {estimate.k:.3g}; the "
+        f"The mean effectiveness of a training sample with K negatives. It is highest at K* = {estimate.k:.3g}; the "
         f"shaded range, {estimate.flat[0]} {open_end}, is as good (within 1%). With far more negatives "
-        "every sample is easy, and v comes down to 1 - lambda."
+        "every sample is easy, and v falls to 1 - lambda."
     )
     if estimate.interval is not None:
         caption += " The red bar on the axis is the 90% interval of K*."
-    return Exhibit("effectiveness", "Training effectiveness against K", caption, (panel,), rows)
+    return Figure("effectiveness", "Training effectiveness against K", caption, (panel,), rows)
 
 
 def _auc_rows(estimate: Estimate) -> Rows:
@@ -98,14 +107,14 @@ def _auc_rows(estimate: Estimate) -> Rows:
         {"curve": side, "step": step, "auc": value}
         for side, steps, aucs in sides
         if len(aucs) > 1
-        for step, value in thinned(list(zip(steps, aucs, strict=True)), MOST_ROWS // 4)
+        for step, value in thin(list(zip(steps, aucs, strict=True)), MAX_ROWS // 4)
     ]
 
 
-def _horizon(horizon: float, end: float) -> list[Spec]:
+def _horizon_layers(horizon: float, end: float) -> list[Spec]:
     data = {"values": [{"step": horizon}]}
-    right = horizon > 0.7 * end  # the label keeps clear of the edge
-    label = note(
+    right = horizon > 0.7 * end  # the label stays inside the panel
+    label = text_mark(
         f"T = {horizon:g}", align="right" if right else "left", dx=-5 if right else 5, dy=-6, baseline="bottom"
     )
     label["encoding"] |= {"x": step_axis(), "y": {"value": HEIGHT}}
@@ -116,34 +125,34 @@ def _horizon(horizon: float, end: float) -> list[Spec]:
 
 
 def _last_k(estimate: Estimate) -> float:
-    """The end of what is worth looking at: where the curve has come down to its limit, not where the search ended."""
+    """The right end of the axis: where the curve is down at its limit, not where the search ended."""
     return min(estimate.curve.k[-1], max(30.0 * estimate.k, 100.0))
 
 
-def _flat(estimate: Estimate, last: float, x: Spec) -> Spec:
+def _flat_layer(estimate: Estimate, last: float, x: Spec) -> Spec:
     end = last if estimate.flat[1] is None else min(estimate.flat[1], last)
     data = {"values": [{"k": estimate.flat[0], "end": end}]}
     return {"data": data, "mark": {"type": "rect", "style": "band"}, "encoding": {"x": x, "x2": {"field": "end"}}}
 
 
-def _limit(limit: float, last: float, x: Spec, y: Spec, *, right: bool) -> list[Spec]:
+def _limit_layers(limit: float, last: float, x: Spec, y: Spec, *, right: bool) -> list[Spec]:
     data = {"values": [{"effectiveness": limit, "k": last if right else 1}]}
-    label = note("1 - lambda", align="right" if right else "left", dx=-4 if right else 4, dy=-8)
+    label = text_mark("1 - lambda", align="right" if right else "left", dx=-4 if right else 4, dy=-8)
     label["encoding"] |= {"x": x, "y": y}
     return [{"data": data, "mark": {"type": "rule", "style": "guide"}, "encoding": {"y": y}}, {"data": data, **label}]
 
 
-def _curve(x: Spec, y: Spec, hints: list[Spec], last: float) -> list[Spec]:
+def _curve_layers(x: Spec, y: Spec, tooltips: list[Spec], last: float) -> list[Spec]:
     here, where = {"transform": [{"filter": {"field": "k", "lte": last}}]}, {"x": x, "y": y}
     return [
         {**here, "mark": {"type": "line", "style": "curve"}, "encoding": where},
-        {**here, **nearest("v", where, hints)},
+        {**here, **nearest_point_layer("v", where, tooltips)},
     ]
 
 
-def _best(estimate: Estimate, x: Spec, y: Spec, *, left: bool) -> list[Spec]:
+def _best_layers(estimate: Estimate, x: Spec, y: Spec, *, left: bool) -> list[Spec]:
     data = {"values": [{"k": estimate.k, "effectiveness": estimate.margin + 1 - estimate.lam}]}
-    label = note(
+    label = text_mark(
         f"K* = {estimate.k:.3g}", style="answer-text", align="right" if left else "left", dx=-8 if left else 8, dy=-9
     )
     label["encoding"] |= {"x": x, "y": y}
@@ -155,7 +164,7 @@ def _best(estimate: Estimate, x: Spec, y: Spec, *, left: bool) -> list[Spec]:
     ]
 
 
-def _interval(estimate: Estimate, last: float, x: Spec) -> list[Spec]:
+def _interval_layers(estimate: Estimate, last: float, x: Spec) -> list[Spec]:
     if estimate.interval is None:
         return []
     low, high = estimate.interval

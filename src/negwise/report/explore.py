@@ -1,7 +1,7 @@
-"""The framework as an interactive page: AUC, lambda and K move, and the best K moves with them.
+"""The framework as an interactive page: sliders for AUC, lambda and K, and the best K that follows.
 
-The page computes eq. 5 and 6 and their mean over training. What is under the integral, P(mu, K), it carries as a
-table, which `table` computes here.
+The page computes eq. 5 and 6 and their mean over training. It does not integrate P(mu, K): `reliability_table` computes
+that here, and the page interpolates.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from scipy.special import log_ndtr
 
 import negwise
 from negwise.files import write_atomically
-from negwise.report.page import render
+from negwise.report.page import render_template
 from negwise.theory.horizon import HORIZON, RAMP_END
 from negwise.theory.optimum import FLAT, k_grid
 from negwise.theory.pilot_summary import SIMULATED_END
@@ -24,40 +24,42 @@ from negwise.theory.reliability import reliability
 from negwise.theory.separation import SQRT2, Floats, auc, separation
 from negwise.theory.verdict import LEAST_MARGIN
 
-# Read by polynomials of six points, these keep K* within 0.1% and v within 1e-6, in 78 kB of text.
+# With interpolation by polynomials of six points, K* is within 0.1% and v within 1e-6, in 78 kB of text.
 LOWEST, HIGHEST, STEP = -2.0, 8.0, 0.1
 PER_DECADE, MAX_K = 24, 1e6
 
 
 def write_explore(out: Path) -> Path:
-    """Write the page to ``out``, a file; its folder is made."""
+    """Write the page to the file ``out``, and make its folder."""
     return write_atomically(out, explore_page())
 
 
 def explore_page() -> str:
-    """The page as HTML, whole: no other file, no network."""
+    """The page as HTML. It needs no other file and no network."""
     presets = _presets()
     rules = {"least_margin": LEAST_MARGIN, "flat": FLAT, "horizon": HORIZON, "ramp_end": RAMP_END}
-    return render(
+    return render_template(
         "explore.html",
         charts=False,
         version=negwise.__version__,
         presets=presets,
         rules=rules,
-        data={**table(), "rules": rules, "presets": presets},
+        data={**reliability_table(), "rules": rules, "presets": presets},
     )
 
 
-def grids() -> tuple[Floats, Floats]:
-    """The separations and the K of the table, even in mu and in log K."""
+def reliability_grid() -> tuple[Floats, Floats]:
+    """The separations and the K of the table, evenly spaced in mu and in log K."""
     count = round((HIGHEST - LOWEST) / STEP) + 1
     return LOWEST + STEP * np.arange(count, dtype=np.float64), k_grid(MAX_K, PER_DECADE)
 
 
-def table() -> dict[str, Any]:
-    r"""P(mu, K) on the grids, rows of separations, as base64 of little-endian float32; the log-odds of the AUC at each
-    separation, which interpolate better than the AUC near 1."""
-    separations, ks = grids()
+def reliability_table() -> dict[str, Any]:
+    """P(mu, K) on the grid, one row per separation, as base64 of little-endian float32.
+
+    ``log_odds`` are those of the AUC at each separation: near 1 they interpolate better than the AUC.
+    """
+    separations, ks = reliability_grid()
     values = reliability(separations[:, None], ks).astype("<f4")
     z = separations / SQRT2
     return {
@@ -69,8 +71,8 @@ def table() -> dict[str, Any]:
 
 
 def _presets() -> list[dict[str, Any]]:
-    """Training AUCs like those of the paper's three tasks, each with the model that its simulation ends at; and the
-    curve that ships."""
+    """Training AUCs like those of the paper's three tasks, each with the AUC at the end of its simulated training, and
+    the example curve of `negwise.curves`."""
     tasks = [(0.75, "news clicks"), (0.95, "film ratings"), (0.998, "titles and texts")]
     return [{"name": f"AUC {train:g}, {task}", "train": train, "val": _end(train)} for train, task in tasks] + [
         {"name": "a real training curve", "text": _example()}

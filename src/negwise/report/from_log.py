@@ -1,44 +1,43 @@
-"""Logs of other frameworks, read by `negwise.curves`: their AUC curves, and the estimate that these give."""
+"""`ReportData` from a log of another framework: its AUC curves, read by `negwise.curves`, and their estimate."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from negwise.curves import Curves, read
 from negwise.errors import InputError
-from negwise.records import Run
-from negwise.report.subject import Arm, Subject, Trial
+from negwise.records import EvalRecord, RunLog
+from negwise.report.report_data import ArmRuns, ReportData, SeedRun
 from negwise.theory.estimate import Estimate
 from negwise.theory.optimal_k import optimal_k
 
-OTHERS_CAVEATS = (
-    "The estimate takes these curves as those of a run with K = 1. A log does not say which K it was trained with.",
+CAVEATS = (
+    "The estimate takes these curves for those of a run with K = 1. A log does not say which K it was trained with.",
     "AUC must be the same function for training and validation, in evaluation mode, with negatives drawn as in "
-    "training. A log does not say how its AUC was made.",
+    "training. A log does not say how its AUC was computed.",
 )
 
 
-def log_subject(path: Path, columns: Mapping[str, str | None] | None = None) -> Subject:
-    """A foreign log as the subject of a page; ``columns`` as `negwise.curves.read` takes them."""
+def log_report_data(path: Path, columns: Mapping[str, str | None] | None = None) -> ReportData:
+    """The data for the page of a log. ``columns``: see `negwise.curves.read`."""
     curves = read(path, columns=columns)
     both = curves.train_auc is not None and curves.val_auc is not None
     name = path.parent.name if path.is_file() and path.name in ("metrics.csv", "trainer_state.json") else path.stem
-    trial = Trial(0, path, "done", log=Run((), tuple(_evaluations(curves)), ()))
-    return Subject(
+    run = SeedRun(0, str(path), "done", log=RunLog(evals=tuple(_eval_records(curves))))
+    return ReportData(
         path=path,
         kind="log",
-        arms=(Arm(name or str(path), None, None, None, (trial,)),),
-        estimates=((path.name, from_curves(curves)),) if both else (),
-        caveats=OTHERS_CAVEATS if both else (),
-        missing=() if both else (_no_estimate(path, curves),),
-        facts={"Log": {"file": curves.source, "kind": curves.kind, **curves.columns}},
+        arms=(ArmRuns(name or str(path), "", None, None, False, None, (), (run,)),),
+        estimates=((path.name, estimate_from_curves(curves)),) if both else (),
+        caveats=CAVEATS if both else (),
+        missing=() if both else (_why_no_estimate(path, curves),),
+        settings={"Log": {"file": curves.source, "kind": curves.kind, **curves.columns}},
     )
 
 
-def _no_estimate(path: Path, curves: Curves) -> str:
+def _why_no_estimate(path: Path, curves: Curves) -> str:
     lacks = "training" if curves.train_auc is None else "validation"
     others = f" (is it {', '.join(curves.unassigned)}?)" if curves.unassigned else ""
     return (
@@ -47,30 +46,29 @@ def _no_estimate(path: Path, curves: Curves) -> str:
     )
 
 
-def estimate_of(log: Path) -> Estimate | None:
-    """The estimate from a run log of negwise's own; None where it has not both curves."""
+def estimate_from_log_file(log: Path) -> Estimate | None:
+    """The estimate from a ``run.jsonl``; None if it does not have both curves."""
     curves = read(log)
-    return None if curves.train_auc is None or curves.val_auc is None else from_curves(curves)
+    return None if curves.train_auc is None or curves.val_auc is None else estimate_from_curves(curves)
 
 
-def from_curves(curves: Curves) -> Estimate:
-    """`optimal_k` of both curves, with all that the log knows of them."""
+def estimate_from_curves(curves: Curves) -> Estimate:
+    """`optimal_k` of both curves, with the steps and the counts that the log has."""
     try:
-        found = optimal_k(**curves.arguments())
-        return replace(found, reasons=(*curves.caveats(), *found.reasons))
+        estimate = optimal_k(**curves.arguments())
+        return replace(estimate, reasons=(*curves.caveats(), *estimate.reasons))
     except InputError as error:
         raise InputError(f"{curves.source}: {error}") from error
 
 
-def _evaluations(curves: Curves) -> list[dict[str, Any]]:
-    """The curves as records of a run log; where the log has no steps, evaluations are counted from 1."""
-    found = []
+def _eval_records(curves: Curves) -> list[EvalRecord]:
+    """The curves as records of a run log. If the log has no steps, evaluations are counted from 1."""
+    records = []
     for split in ("train", "val"):
         aucs, steps = getattr(curves, f"{split}_auc"), getattr(curves, f"{split}_steps")
         if aucs is not None:
             places = range(1, len(aucs) + 1) if steps is None else steps.tolist()
-            found += [
-                {"kind": "eval", "step": step, "split": split, "auc": auc, "metrics": {}}
-                for step, auc in zip(places, aucs.tolist(), strict=True)
+            records += [
+                EvalRecord(auc, step=step, split=split) for step, auc in zip(places, aucs.tolist(), strict=True)
             ]
-    return found
+    return records

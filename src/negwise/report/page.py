@@ -1,4 +1,4 @@
-"""One self-contained HTML page from a template: everything inline, everything from data escaped.
+"""One self-contained HTML page from a template. Everything is inline, and everything from data is escaped.
 
 A template extends ``base.html``. In it ``{{ value }}`` is escaped, ``{{ value | json }}`` is a JavaScript value that
 cannot close its script element, and ``charts=True`` brings the charting library with it (0.9 MB).
@@ -14,26 +14,26 @@ from negwise.errors import InputError, require
 from negwise.report.style import themes
 
 
-def render(template: str, *, charts: bool = True, **context: Any) -> str:
-    """The page that ``template`` (a file in ``templates/``) makes of ``context``."""
-    bundle = library() if charts else ""
+def render_template(template: str, *, charts: bool = True, **context: Any) -> str:
+    """The page from ``template``, a file in ``templates/``, and ``context``."""
+    bundle = vega_bundle() if charts else ""
     return _environment().get_template(template).render(bundle=bundle, themes=themes(), **context)
 
 
 def script_json(value: Any) -> str:
-    """``value`` as JSON for the inside of a script element: no ``<``, so that no text in it can end the element."""
+    """``value`` as JSON inside a script element. It has no ``<``, so no text in it can end the element."""
     try:
         text = json.dumps(value, allow_nan=False, separators=(",", ":"))
     except ValueError as error:
-        raise InputError(f"the page holds a number that JSON has none for ({error})") from error
+        raise InputError(f"the page has a number that JSON cannot hold ({error})") from error
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
 
 
 @functools.cache
-def library() -> str:
+def vega_bundle() -> str:
     """Vega, Vega-Lite and Vega-Embed as one script, from the package that also draws the PNG files."""
     text = require("vl_convert", extra="plot").javascript_bundle()
-    # In a script element only these two would be read as HTML; in JavaScript they are the same with the backslash.
+    # In a script element only these two are read as HTML. In JavaScript they mean the same with the backslash.
     return text.replace("</script", "<\\/script").replace("<!--", "\\u003c!--")
 
 

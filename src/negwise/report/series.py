@@ -1,6 +1,6 @@
-"""An arm over training: the logs of its seeds as one series, and long series thinned to what a figure can show.
+"""Curves of an arm over training: the mean over the logs of its seeds, with few enough points for a figure.
 
-Records of a log cover the steps since the record before, so means over several of them weigh each by its steps.
+A step record covers the steps since the record before it, so a mean over several records weighs each by its steps.
 """
 
 from __future__ import annotations
@@ -13,129 +13,120 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from negwise.records import Record, Run
-from negwise.report.subject import Arm, Mean, Trial
+from negwise.records import RunLog
+from negwise.report.report_data import ArmRuns, Mean
 
-MOST_ROWS = 2400
-"""Rows that one figure may have, over all its arms: the page stays small, and no screen shows more."""
-
+MAX_ROWS = 2400
+"""Rows of one figure at most, over all its arms: this keeps the page small, and no screen shows more."""
+MIN_POINTS, MAX_POINTS = 12, 120
+"""Limits for the points of one arm in a figure."""
 STEP_FIELDS = ("k", "k_used", "loss", "log_k1", "mi_bound", "time")
 
 
 @dataclass(frozen=True)
 class Window:
-    """Steps ``start < step <= end`` of an arm, the mean over its seeds; None where a value is undefined there."""
+    """Means over the steps ``start < step <= end`` and over the seeds of an arm; None if a value is undefined there."""
 
     start: float
     end: float
     values: dict[str, float | None]
-    began: float | None
-    """Seconds at ``start``, as ``values["time"]`` are those at ``end``."""
+    start_seconds: float | None
+    """Seconds of training at ``start``; ``values["time"]`` are those at ``end``."""
 
 
 @dataclass(frozen=True)
-class Point:
-    """An evaluation of an arm: the mean over seeds of a metric, and of the seconds that had passed."""
+class CurvePoint:
+    """A metric of an arm at one evaluation, and the seconds of training until then: means over seeds."""
 
     step: float
     score: Mean
     seconds: float | None
 
 
-def most_points(arms: Sequence[Arm], most: int = 120) -> int:
-    """How many points each arm may have in a figure."""
-    return max(12, min(most, MOST_ROWS // max(len(arms), 1)))
+def max_points(arms: Sequence[ArmRuns]) -> int:
+    """Points that each arm may have in a figure."""
+    return max(MIN_POINTS, min(MAX_POINTS, MAX_ROWS // max(len(arms), 1)))
 
 
-def logged(arm: Arm) -> list[Run]:
-    """The logs to show: those of the seeds that are done, or of all that have begun where none is."""
-    return [trial.log for trial in _trials(arm) if trial.log is not None]
-
-
-def windows(arm: Arm, points: int) -> list[Window]:
+def step_windows(arm: ArmRuns, points: int) -> list[Window]:
     """The step records of an arm in at most ``points`` windows, over the steps that all its seeds logged."""
-    logs = [log for log in logged(arm) if log.steps]
-    steps = _shared([[record["step"] for record in log.steps] for log in logs])
+    logs = [log for log in _logs(arm) if log.steps]
+    steps = _shared_steps([[record.step for record in log.steps] for log in logs])
     if not steps:
         return []
     tables = [_table(log, set(steps)) for log in logs]  # seeds of (records, fields)
     ends = np.array(steps, dtype=np.float64)
     weights = np.diff(ends, prepend=0.0)
     cuts = np.linspace(0, len(ends), min(points, len(ends)), endpoint=False).astype(int)
-    found: list[Window] = []
+    windows: list[Window] = []
     start: float = 0.0
-    began: float | None = 0.0
+    start_seconds: float | None = 0.0
     for low, high in zip(cuts, [*cuts[1:], len(ends)], strict=True):
         mean = np.mean([np.average(table[low:high], axis=0, weights=weights[low:high]) for table in tables], axis=0)
-        values = {name: _known(value) for name, value in zip(STEP_FIELDS, mean, strict=True)}
-        values["time"] = _known(np.mean([table[high - 1, -1] for table in tables]))
-        found.append(Window(start, float(ends[high - 1]), values, began))
-        start, began = float(ends[high - 1]), values["time"]
-    return found
+        values = {name: _none_if_nan(value) for name, value in zip(STEP_FIELDS, mean, strict=True)}
+        values["time"] = _none_if_nan(np.mean([table[high - 1, -1] for table in tables]))
+        windows.append(Window(start, float(ends[high - 1]), values, start_seconds))
+        start, start_seconds = float(ends[high - 1]), values["time"]
+    return windows
 
 
-def evaluations(arm: Arm, split: str, metric: str, points: int) -> list[Point]:
-    """A metric over training, at the evaluations that all seeds of the arm share; evenly left out beyond ``points``."""
-    seen = [(log, _scores(log, split, metric)) for log in logged(arm)]
-    seen = [(log, table) for log, table in seen if table]
-    clocks = [_clock(log) for log, _ in seen]
-    steps = _shared([list(table) for _, table in seen])
+def metric_curve(arm: ArmRuns, split: str, metric: str, points: int) -> list[CurvePoint]:
+    """A metric over training at evaluations that all seeds of the arm share, at most ``points`` of them."""
+    logs = [log for log in _logs(arm) if _scores(log, split, metric)]
+    scores = [_scores(log, split, metric) for log in logs]
+    clocks = [_seconds_by_step(log) for log in logs]
     return [
-        Point(float(step), Mean.over(table[step] for _, table in seen), _mean([clock.get(step) for clock in clocks]))
-        for step in thinned(steps, points)
+        CurvePoint(float(step), Mean.over(each[step] for each in scores), _mean([clock.get(step) for clock in clocks]))
+        for step in thin(_shared_steps([list(each) for each in scores]), points)
     ]
 
 
-def score(record: Record, metric: str) -> float | None:
-    """A metric of an evaluation in a log."""
-    return record.get("auc") if metric == "auc" else record.get("metrics", {}).get(metric)
-
-
-def thinned(items: Sequence[Any], most: int) -> list[Any]:
-    """At most ``most`` items, evenly spread, the first and the last among them."""
-    if len(items) <= most:
+def thin(items: Sequence[Any], limit: int) -> list[Any]:
+    """At most ``limit`` items, evenly spread, with the first and the last."""
+    if len(items) <= limit:
         return list(items)
-    return [items[i] for i in np.linspace(0, len(items) - 1, most).round().astype(int)]
+    return [items[i] for i in np.linspace(0, len(items) - 1, limit).round().astype(int)]
 
 
-def k_at(arm_windows: Sequence[Window], step: float) -> float | None:
-    """K as used in the window that ends at or after ``step``'s last update (the first window for step 0)."""
+def k_at_step(arm_windows: Sequence[Window], step: float) -> float | None:
+    """The K that was used in the window with ``step``; for step 0 in the first window."""
     for window in arm_windows:
         if step <= window.end:
             return window.values["k_used"]
     return arm_windows[-1].values["k_used"] if arm_windows else None
 
 
-def _scores(log: Run, split: str, metric: str) -> dict[float, float]:
+def _scores(log: RunLog, split: str, metric: str) -> dict[float, float]:
     """A metric of a split by step."""
-    found = {record["step"]: score(record, metric) for record in log.of_split(split)}
-    return {step: value for step, value in found.items() if value is not None}
+    scores = {record.step: record.value(metric) for record in log.of_split(split)}
+    return {step: value for step, value in scores.items() if value is not None}
 
 
-def _trials(arm: Arm) -> Sequence[Trial]:
-    with_log = [trial for trial in arm.trials if trial.log is not None]
-    return [trial for trial in with_log if trial.state == "done"] or with_log
+def _logs(arm: ArmRuns) -> list[RunLog]:
+    """The logs of the seeds that are done; if none is done, of all that have a log."""
+    return [run.log for run in arm.done if run.log is not None] or [run.log for run in arm.seeds if run.log is not None]
 
 
-def _shared(lists: Sequence[Sequence[float]]) -> list[float]:
-    """The steps that stand in all of ``lists``, in order."""
+def _shared_steps(lists: Sequence[Sequence[float]]) -> list[float]:
+    """The steps that all ``lists`` have, in order."""
     return sorted(set.intersection(*map(set, lists))) if lists else []
 
 
-def _table(log: Run, steps: set[float]) -> NDArray[np.float64]:
-    """The fields of the records at ``steps`` (records, fields); NaN where null."""
+def _table(log: RunLog, steps: set[float]) -> NDArray[np.float64]:
+    """The fields of the records at ``steps`` (records, fields); NaN for null."""
     return np.array(
-        [[record.get(name) for name in STEP_FIELDS] for record in log.steps if record["step"] in steps],
+        [[getattr(record, name) for name in STEP_FIELDS] for record in log.steps if record.step in steps],
         dtype=np.float64,
     )
 
 
-def _clock(log: Run) -> dict[float, float | None]:
-    """Seconds that had passed at a step; an evaluation comes right after the record of its step."""
-    return {0: 0.0} | {record["step"]: record.get("time") for record in log.steps}
+def _seconds_by_step(log: RunLog) -> dict[float, float | None]:
+    """Seconds of training by step. An evaluation comes right after the record of its step."""
+    start: dict[float, float | None] = {0: 0.0}
+    return start | {record.step: record.time for record in log.steps}
 
 
-def _known(value: float) -> float | None:
+def _none_if_nan(value: float) -> float | None:
     return None if np.isnan(value) else float(value)
 
 

@@ -1,4 +1,4 @@
-"""How figures look, once: on the page in light and dark, and in PNG and SVG files (light)."""
+"""Colours and fonts of all figures: on the page in light and dark, in PNG and SVG files in light."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ BLUE, ORANGE, GREEN, PINK, SKY, RED, GREY = (
     "#D55E00",
     "#6b7280",
 )
-# After the seven come five more (Tol), for sweeps and comparisons.
+# Five more (Tol), for sweeps and comparisons.
 PALETTE = [BLUE, ORANGE, GREEN, PINK, SKY, RED, GREY, "#882255", "#999933", "#332288", "#44AA99", "#661100"]
-# The same order, lifted so that each stands out from a dark ground.
+# The same colours in the same order, lighter, for a dark background.
 PALETTE_DARK = ["#4ba9e6", "#f0b849", "#2fc79a", "#e3a3c6", "#a3d8f7", "#ff8f57", "#a3adbb", "#d1609a", "#c9c95c"]
 PALETTE_DARK += ["#9a8cff", "#6fd6c6", "#c9806f"]
 
@@ -25,7 +25,7 @@ PAGE_FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, Helvetica, Arial, san
 
 
 def config(*, dark: bool = False, page: bool = False) -> dict[str, Any]:
-    """The Vega-Lite config of one place. Figures name styles (``answer``, ``band``, ...), never colours of a theme."""
+    """The Vega-Lite config. Figures name styles (``answer``, ``band``, ...), and each theme gives them its colours."""
     ink, soft, line, grid = ("#e6edf5", "#a3adbb", "#526070", "#283341") if dark else _LIGHT_INKS
     palette = PALETTE_DARK if dark else PALETTE
     blue, orange, red, grey = palette[0], palette[1], palette[5], palette[6]

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass
 from typing import Any
 
 from negwise.errors import InputError
+from negwise.files import REPAIR
+from negwise.records import decode, encode
 from negwise.theory.separation import auc
+from negwise.theory.verdict import Verdict
 
 Numbers = tuple[float, ...]
 
@@ -59,7 +62,7 @@ class Estimate:
     flat: tuple[int, int | None]
     interval: tuple[float, float] | None
     margin: float
-    verdict: str
+    verdict: Verdict
     reasons: tuple[str, ...]
     label_separation: float
     horizon: float | None
@@ -141,29 +144,23 @@ class Estimate:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain lists, numbers and strings, ready for JSON."""
-        return _tuples_to_lists(asdict(self))
+        return encode(self)
 
     @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> Estimate:
-        """The inverse of `to_dict`."""
-        _check_keys("estimate", cls, data)
-        parts = {"curve": EffectivenessCurve, "pilot": Pilot, "rising": Rising}
-        values = {name: _lists_to_tuples(value) for name, value in data.items()}
-        for name, part in parts.items():
-            if data[name] is not None or name != "rising":
-                _check_keys(name, part, data[name])
-                values[name] = part(**{key: _lists_to_tuples(value) for key, value in data[name].items()})
-        return cls(**values)
-
-
-def _check_keys(what: str, cls: type, data: object) -> None:
-    known = {field.name for field in fields(cls)}
-    if not isinstance(data, Mapping) or set(data) != known:
-        came = set(data) if isinstance(data, Mapping) else {type(data).__name__}
-        raise InputError(
-            f"{what}: missing {sorted(known - came)}, unknown {sorted(came - known)}. "
-            "Pass the result of Estimate.to_dict()."
-        )
+    def from_dict(cls, data: Mapping[str, Any], where: str = "the estimate") -> Estimate:
+        """The inverse of `to_dict`. Unknown fields are ignored; ``where`` names the file in an error."""
+        found = decode(cls, data, where)
+        pilot, curve = found.pilot, found.curve
+        for name, xs, ys in (
+            ("curve", curve.k, curve.v),
+            ("pilot", pilot.train_steps, pilot.train_auc),
+            ("pilot", pilot.val_steps, pilot.val_auc),
+        ):
+            if len(xs) != len(ys):
+                raise InputError(
+                    f"{where}: {name} has lists of {len(xs)} and {len(ys)} numbers, expected one length. {REPAIR}"
+                )
+        return found
 
 
 def _flat_text(flat: tuple[int, int | None]) -> str:
@@ -172,13 +169,3 @@ def _flat_text(flat: tuple[int, int | None]) -> str:
 
 def _table_text(table: Mapping[str, float]) -> str:
     return ", ".join(f"{name}: {k:.4g}" for name, k in table.items())
-
-
-def _tuples_to_lists(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {name: _tuples_to_lists(item) for name, item in value.items()}
-    return [_tuples_to_lists(item) for item in value] if isinstance(value, tuple) else value
-
-
-def _lists_to_tuples(value: Any) -> Any:
-    return tuple(_lists_to_tuples(item) for item in value) if isinstance(value, list) else value

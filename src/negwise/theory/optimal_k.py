@@ -24,7 +24,7 @@ from negwise.theory.pilot_summary import (
 )
 from negwise.theory.reliability import MAX_K, reliability
 from negwise.theory.separation import Floats, as_floats, auc
-from negwise.theory.verdict import contradictions, decide_verdict
+from negwise.theory.verdict import Verdict, contradictions, decide_verdict
 
 DEFAULT_MAX_K = 1e6
 OTHER_HORIZONS = (0.90, 0.99)
@@ -106,9 +106,10 @@ def optimal_k(
         reasons.append(_no_interval_note(summary))
     margin = best.value - (1.0 - lam)
     conflicts = contradictions(measured, train, val)
-    verdict, verdict_reasons = (
-        ("inconsistent", conflicts) if conflicts else decide_verdict(best, margin, summary, lam, noisy_ks, bounds)
-    )
+    verdict: Verdict = "inconsistent"
+    verdict_reasons = conflicts
+    if not conflicts:
+        verdict, verdict_reasons = decide_verdict(best, margin, summary, lam, noisy_ks, bounds)
     return Estimate(
         k=best.k,
         k_int=best.k_int,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Literal
 
 import numpy as np
 from scipy.special import ndtri
@@ -11,6 +12,8 @@ from negwise.theory.optimum import Optimum
 from negwise.theory.pilot_curves import PilotCurve
 from negwise.theory.pilot_summary import PilotSummary
 from negwise.theory.separation import Floats, auc
+
+Verdict = Literal["ok", "capped", "vacuous", "inconsistent"]
 
 LEAST_MARGIN = 0.01
 MAX_SHARE_AT_END = 0.10
@@ -46,7 +49,7 @@ def decide_verdict(
     lam: float,
     noisy_ks: Floats | None,
     interval: tuple[float, float] | None,
-) -> tuple[str, list[str]]:
+) -> tuple[Verdict, list[str]]:
     """`vacuous`, `capped` or `ok`, with the reason for one of the first two."""
     end = float(best.ks[-1])
     if summary.horizon == 0.0:

@@ -1,4 +1,4 @@
-/* Draws Vega-Lite panels in the colours of the page and as wide as their place; again when the colour scheme changes.
+/* Draws Vega-Lite panels in the colours of the page and as wide as their column, and again when the colour scheme changes.
 
    charts.draw(place, spec) -> Promise of the view; charts.json(id) reads a <script type="application/json">;
    charts.redraw() draws everything again. */
@@ -8,7 +8,7 @@ const charts = (() => {
   const json = (id) => JSON.parse(document.getElementById(id).textContent);
   const themes = json("themes");
 
-  /* As many legend entries in a row as fit: a legend that is too wide would widen the page. */
+  /* The number of legend entries that fit in a row: a legend that is too wide would widen the page. */
   function columns(place, spec) {
     const longest = (spec.usermeta || {}).longestLabel || 12;
     return Math.max(1, Math.floor((place.clientWidth - 24) / (longest * 6.4 + 36)));
@@ -30,7 +30,7 @@ const charts = (() => {
     for (const [place, one] of [...drawn]) if (wanted(place, one)) await draw(place, one.spec);
   }
 
-  /* Panels follow the width of the screen by themselves; their legends do not. */
+  /* Panels adapt to the width of the screen by themselves; their legends do not. */
   let waiting;
   addEventListener("resize", () => {
     clearTimeout(waiting);

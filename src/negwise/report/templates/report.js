@@ -1,4 +1,4 @@
-/* Draws each panel of each figure, and puts the figure's own table behind its link. */
+/* Draws each panel of each figure, and lets its link download the table. */
 (async () => {
   const figures = charts.json("figures-data");
   document.querySelectorAll("figure .numbers").forEach((link, index) => {

@@ -1,19 +1,19 @@
-"""The few words that panels are written in: axes, colours by arm, lines that answer to the pointer."""
+"""Parts of Vega-Lite panels: axes, colours by arm, lines with tooltips, filters, text."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any
 
-from negwise.report.exhibit import Spec
+from negwise.report.figure import Spec
+from negwise.report.report_data import ArmRuns
 from negwise.report.style import PALETTE
-from negwise.report.subject import Arm
 
 HEIGHT = 250
 
 
-def quantity(field: str, title: str, *, zero: bool = False, **more: Any) -> Spec:
-    """A number on an axis."""
+def quantitative(field: str, title: str, *, zero: bool = False, **more: Any) -> Spec:
+    """The encoding of a number on an axis."""
     scale = more.pop("scale", {})
     if scale.get("type") != "log":
         scale = {"zero": zero, **scale}
@@ -21,7 +21,7 @@ def quantity(field: str, title: str, *, zero: bool = False, **more: Any) -> Spec
 
 
 def step_axis(title: str = "training step") -> Spec:
-    return quantity("step", title, zero=True, axis={"format": "~s", "tickCount": 6}, scale={"nice": False})
+    return quantitative("step", title, zero=True, axis={"format": "~s", "tickCount": 6}, scale={"nice": False})
 
 
 def k_axis(
@@ -34,57 +34,57 @@ def k_axis(
     scale: Spec = {"type": "log", "nice": False}
     if domain is not None:
         scale |= {"domain": list(domain), "clamp": True}
-    return quantity(field, f"{title} (log scale)", scale=scale, axis={"values": ticks, "format": "~s"})
+    return quantitative(field, f"{title} (log scale)", scale=scale, axis={"values": ticks, "format": "~s"})
 
 
-def by_arm(arms: Sequence[Arm], field: str = "arm") -> Spec:
-    """Each arm its colour, the same in every figure of a page; many arms go by shade instead."""
+def color_by_arm(arms: Sequence[ArmRuns], field: str = "arm") -> Spec:
+    """A colour for each arm, the same in every figure of a page; shades of one scale for many arms."""
     names = [arm.name for arm in arms]
     kind = "nominal" if len(names) <= len(PALETTE) else "ordinal"
     legend = None if len(names) == 1 else {"title": None}
     return {"field": field, "type": kind, "sort": names, "scale": {"domain": names}, "legend": legend}
 
 
-def longest_label(arms: Sequence[Arm]) -> Spec:
-    """How wide legend entries are, for the page to know how many fit in a row."""
+def longest_label(arms: Sequence[ArmRuns]) -> Spec:
+    """The length of the longest legend entry: the page needs it to know how many fit in a row."""
     return {"longestLabel": max((len(arm.name) for arm in arms), default=1)}
 
 
-def hint(field: str, title: str, form: str = "") -> Spec:
-    """A line of the text that the pointer brings up."""
+def tooltip(field: str, title: str, form: str = "") -> Spec:
+    """One line of a tooltip."""
     if not form:
         return {"field": field, "type": "nominal", "title": title}
     return {"field": field, "type": "quantitative", "title": title, "format": form}
 
 
-def lines(name: str, x: Spec, y: Spec, color: Spec, hints: Sequence[Spec], **more: Any) -> list[Spec]:
-    """Two layers: the lines, and the point nearest to the pointer. ``name`` is unique in the figure."""
+def line_layers(name: str, x: Spec, y: Spec, color: Spec, tooltips: Sequence[Spec], **more: Any) -> list[Spec]:
+    """Two layers: the lines, and the point nearest to the pointer. ``name`` must be unique in the figure."""
     where = {"x": x, "y": y, "color": color}
     mark = {"type": "line", "strokeWidth": 2, "strokeJoin": "round"}
-    return [{"mark": mark, "encoding": where | more}, nearest(name, where, hints)]
+    return [{"mark": mark, "encoding": where | more}, nearest_point_layer(name, where, tooltips)]
 
 
-def nearest(name: str, where: Spec, hints: Sequence[Spec]) -> Spec:
-    """A layer that shows only the point nearest to the pointer, with its values."""
+def nearest_point_layer(name: str, where: Spec, tooltips: Sequence[Spec]) -> Spec:
+    """A layer that shows the point nearest to the pointer, with its tooltip."""
     select = {"type": "point", "on": "pointerover", "nearest": True, "clear": "pointerout"}
     shown = {"condition": {"param": f"near_{name}", "empty": False, "value": 1}, "value": 0}
     return {
         "params": [{"name": f"near_{name}", "select": select}],
         "mark": {"type": "point", "filled": True, "size": 70},
-        "encoding": {**where, "opacity": shown, "tooltip": list(hints)},
+        "encoding": {**where, "opacity": shown, "tooltip": list(tooltips)},
     }
 
 
-def only(field: str, value: str) -> Spec:
-    """Rows of one kind; by equality, so that no text from data is ever read as an expression."""
+def where_equal(field: str, value: str) -> Spec:
+    """A filter for rows by equality: text from data is never read as an expression."""
     return {"filter": {"field": field, "equal": value}}
 
 
-def known(field: str) -> Spec:
-    """Rows in which the field is a number."""
+def where_valid(field: str) -> Spec:
+    """A filter for rows in which the field is a number."""
     return {"filter": {"field": field, "valid": True}}
 
 
-def note(text: str, *, style: str = "guide-text", **mark: Any) -> Spec:
-    """A text mark that says ``text``."""
+def text_mark(text: str, *, style: str = "guide-text", **mark: Any) -> Spec:
+    """A layer with the text ``text``."""
     return {"mark": {"type": "text", "style": style, **mark}, "encoding": {"text": {"value": text}}}
