@@ -67,15 +67,16 @@ def feed(batch: int) -> Feed:
 def _read(folder: Path, batch: int) -> Feed:
     from negwise.datasets import prepare, read
     from negwise.samplers import Impression, Lists
+    from negwise.tasks import tokenize
 
     task = prepare(read(folder), split="user")
-    assert task.text is not None and task.negatives is not None
+    texts = tokenize(task)
+    assert texts is not None and task.negatives is not None
     rows = np.random.default_rng(0).permutation(len(task.train))[:batch]
     query, positives, groups = task.train.batch(rows)
     lists = Lists(torch.from_numpy(task.negatives.offsets), torch.from_numpy(task.negatives.ids))
     negatives = Impression(lists)(positives, K, Key(0, 0), owner=groups)
-    titles = task.text.tokens["title"]
-    return Feed(query, positives, negatives, titles, len(task.text.vocabulary), True)
+    return Feed(query, positives, negatives, texts.tokens["title"], len(texts.tokenizer), True)
 
 
 def _drawn(batch: int) -> Feed:

@@ -48,7 +48,7 @@ def _parameter(one: Field[Any], hint: Any) -> inspect.Parameter:
     if option.show_default is not None:
         words["show_default"] = option.show_default
     if option.argument:
-        annotation = Annotated[kind, typer.Argument(**words)]
+        annotation: Any = Annotated[kind, typer.Argument(**words)]
     else:
         optional = not required and one.default is None
         annotation = Annotated[kind | None if optional else kind, typer.Option(*_flags(option), **words)]

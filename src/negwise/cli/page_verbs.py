@@ -112,7 +112,7 @@ def _estimate(request: EstimateRequest) -> Estimate:
         raise InputError("--train-column, --val-column and --step-column name columns of a log: pass --curves FILE.")
     if steps is not None and not isinstance(train, list) and not isinstance(val, list):
         raise InputError("--steps: got steps without a curve. Pass a curve, as --val-auc 0.6,0.7,0.72.")
-    return optimal_k(train, val, steps=steps, **options, **counts)  # type: ignore[arg-type]
+    return optimal_k(train, val, steps=steps, **options, **counts)
 
 
 def _curve(values: float | tuple[float, ...] | None) -> float | list[float] | None:
