@@ -2,7 +2,7 @@
 
 ``negwise train`` and ``negwise run`` on a small file of text pairs, each with every process they start. A module counts
 if one of its functions runs, or waits for one that runs, after the data file is first opened and before the first
-``backward``. Bodies of modules and classes, which run on import, do not count.
+``backward``. What runs while a module is imported does not count.
 """
 
 from __future__ import annotations
@@ -29,10 +29,23 @@ DATA, FOLDER = os.environ["NEGWISE_PATH_DATA"], os.environ["NEGWISE_PATH_FOLDER"
 seen, moments = {}, {"opened": None, "backward": None}
 BODY_OF_A_FUNCTION = 0x2  # CO_NEWLOCALS: bodies of modules and classes lack it
 
+def of_negwise(frame):
+    name = frame.f_globals.get("__name__", "")
+    return name == "negwise" or name.startswith("negwise.")
+
+def importing(frame):
+    while frame is not None:
+        if frame.f_code.co_name == "<module>" and of_negwise(frame):
+            return True
+        frame = frame.f_back
+    return False
+
 def note(frame):
     name = frame.f_globals.get("__name__", "")
-    if (name == "negwise" or name.startswith("negwise.")) and frame.f_code.co_flags & BODY_OF_A_FUNCTION:
-        seen.setdefault(name, time.monotonic())
+    if name in seen or not of_negwise(frame) or not frame.f_code.co_flags & BODY_OF_A_FUNCTION:
+        return
+    if not importing(frame):
+        seen[name] = time.monotonic()
 
 def profile(frame, event, argument):
     if event != "call" or moments["backward"] is not None:

@@ -5,7 +5,7 @@ import pytest
 
 from negwise.datasets import Ragged, Texts
 from negwise.datasets.ragged import difference
-from negwise.datasets.texts import concatenated, number_categories
+from negwise.datasets.task_data import concatenated, number_categories
 from negwise.datasets.timestamps import parse_mind_timestamp, parse_timestamp
 from negwise.words import has_words, split_words
 

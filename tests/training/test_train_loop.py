@@ -22,8 +22,8 @@ from negwise.samplers import Popularity, Uniform
 from negwise.schedule import AnsK, ConstantK, training_fraction
 from negwise.tasks import evaluation_splits
 from negwise.training import EpochOrder, Settings, load_weights
+from negwise.training.journal import Bar, Lines, display
 from negwise.training.launch import SignalGuard, make_fabric, reseed, resolve_threads
-from negwise.training.progress import Bar, Lines, display
 
 
 def plain_loop(world, model, rule, steps, size, seed, lr):
@@ -221,7 +221,7 @@ def test_lines_in_a_pipe(tmp_path, capsys, monkeypatch):
     assert isinstance(lines, Lines)
     lines.step(STEP)
     assert stream.getvalue() == ""
-    monkeypatch.setattr("negwise.training.progress.SECONDS_BETWEEN_LINES", 0)
+    monkeypatch.setattr("negwise.training.journal.SECONDS_BETWEEN_LINES", 0)
     lines.began -= 10
     lines.step(STEP)
     assert stream.getvalue() == "step 30/100  K 4.25  loss 1.5000  2 steps/s  0:00:35 left\n"

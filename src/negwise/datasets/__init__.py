@@ -10,7 +10,6 @@ This package does not depend on K, models or losses. It imports torch when the f
 from __future__ import annotations
 
 from negwise.datasets.clicks import ClickWorld, clicks
-from negwise.datasets.examples import Batch, Examples, SequenceWindows, TaskData
 from negwise.datasets.formats import EMBEDDED
 from negwise.datasets.inspection import DataReport, inspect, inspect_source
 from negwise.datasets.prepare import HISTORY, prepare
@@ -18,8 +17,8 @@ from negwise.datasets.ragged import Ragged
 from negwise.datasets.source import Source, open_source, read
 from negwise.datasets.splits import SplitSizes
 from negwise.datasets.table_cache import cache_folder
+from negwise.datasets.task_data import Batch, Examples, SequenceWindows, TaskData, TaskTexts, Texts
 from negwise.datasets.text_input import Problem
-from negwise.datasets.texts import TaskTexts, Texts
 
 __all__ = [
     "EMBEDDED",

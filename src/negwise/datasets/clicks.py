@@ -20,11 +20,10 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit, ndtr, ndtri, stdtr
 
-from negwise.datasets.examples import TaskData
 from negwise.datasets.impressions import Impressions, impression_task
 from negwise.datasets.ragged import Ragged, offsets_of
 from negwise.datasets.splits import SplitSizes
-from negwise.datasets.texts import TaskTexts, Texts
+from negwise.datasets.task_data import TaskData, TaskTexts, Texts
 from negwise.errors import InputError
 
 Floats = NDArray[np.float64]

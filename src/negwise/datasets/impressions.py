@@ -8,7 +8,6 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from negwise.datasets.examples import Examples, TaskData, check_splits, count_positives
 from negwise.datasets.ragged import Ints, Ragged, difference
 from negwise.datasets.splits import (
     TEST,
@@ -20,6 +19,7 @@ from negwise.datasets.splits import (
     split_at_random,
     split_by_time,
 )
+from negwise.datasets.task_data import Examples, TaskData, check_splits, count_positives
 from negwise.datasets.timestamps import DAY_MS
 from negwise.errors import InputError
 

@@ -11,10 +11,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from negwise.datasets.examples import Examples, TaskData, check_splits, count_positives
 from negwise.datasets.near_duplicates import equal_texts
 from negwise.datasets.ragged import Ints, Ragged, difference, distinct_pairs, offsets_of
 from negwise.datasets.splits import TEST, TRAIN, VAL, SplitLabels, SplitSizes, check_split_name, split_at_random
+from negwise.datasets.task_data import Examples, TaskData, check_splits, count_positives
 from negwise.errors import InputError
 
 PAIR_SPLITS = ("random", "folders")

@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 
-from negwise.datasets.examples import TaskData
 from negwise.datasets.impressions import Impressions, impression_task, impressions_from_rows
 from negwise.datasets.near_duplicates import THRESHOLD, WIDTH, near_duplicate_groups
 from negwise.datasets.pairs import PairTable, pair_task
@@ -18,7 +17,7 @@ from negwise.datasets.sequences import Sequences, sequence_task, sequences_from_
 from negwise.datasets.source import Source
 from negwise.datasets.splits import SplitSizes
 from negwise.datasets.table_cache import TableWriter, get_or_build, open_tables
-from negwise.datasets.texts import TaskTexts, Texts, concatenated, number_categories
+from negwise.datasets.task_data import TaskData, TaskTexts, Texts, concatenated, number_categories
 from negwise.errors import InputError
 
 HISTORY = 50

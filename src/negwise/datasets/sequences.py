@@ -7,7 +7,6 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from negwise.datasets.examples import Examples, SequenceWindows, TaskData, check_splits
 from negwise.datasets.ragged import Ints, Ragged, offsets_of
 from negwise.datasets.splits import (
     TEST,
@@ -19,6 +18,7 @@ from negwise.datasets.splits import (
     split_at_random,
     split_by_time,
 )
+from negwise.datasets.task_data import Examples, SequenceWindows, TaskData, check_splits
 from negwise.errors import InputError
 
 SEQUENCE_SPLITS = ("last", "user", "time")

@@ -19,7 +19,7 @@ from negwise.models.lstur import LSTUR
 from negwise.models.naml import NAML
 from negwise.models.nrms import NRMS
 from negwise.models.siamese import Siamese, siamese_cnn, siamese_lstm, siamese_transformer
-from negwise.models.tokenizer import WordTokenizer
+from negwise.models.text import WordTokenizer
 from negwise.models.word_vectors import WordVectors, load_vectors
 
 __all__ = [

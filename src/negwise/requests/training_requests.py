@@ -1,9 +1,10 @@
-"""What can be asked of training: one run (`TrainRequest`), a grid (`SweepRequest`), the main job (`RunRequest`)."""
+"""What can be asked of training: one run, a grid, the main job; with samplers and losses as people type them."""
 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 from negwise.errors import InputError
@@ -17,8 +18,26 @@ from negwise.requests.options import (
     parse_settings,
     split_commas,
 )
-from negwise.requests.specs import parse_loss, parse_samplers
 
+SAMPLERS: Mapping[str, tuple[str, ...]] = {
+    "uniform": (),
+    "popularity": ("alpha",),
+    "in-batch": (),
+    "queue": ("capacity",),
+    "impression": (),
+    "given": (),
+    "pool": ("size",),
+    "hardest": ("candidates",),
+}
+"""Where negatives come from, and the options of each; a bare value is the first one: ``queue:4096``."""
+LOSSES: Mapping[str, tuple[str, ...]] = {
+    "info-nce": (),
+    "bpr": (),
+    "bce": (),
+    "gbce": ("t",),
+    "decoupled": (),
+    "debiased": ("tau_plus",),
+}
 TASK_OF = {
     "nrms": "impressions",
     "naml": "impressions",
@@ -34,7 +53,6 @@ PRECISIONS = ("32-true", "bf16-mixed", "64-true")
 DEVICES = ("auto", "cpu", "cuda")
 POOL = 512
 SCHEDULES = ("fixed", "warm", "ans")
-
 _DATA = "A file, a folder, or an embedded default: docs, clicks."
 _COLUMN = "Which column plays a role, as user=customer; repeatable."
 _SKIP_BAD = "Skip up to this many bad rows of the data, and report each."
@@ -47,6 +65,7 @@ _NEGATIVES = (
 _LOSS = "info-nce, bpr, bce, gbce, decoupled or debiased, with options as gbce:t=0.75."
 _PRECISION = "32-true, bf16-mixed or 64-true."
 _BY_DATA, _BY_MODEL, _PAPER = "by the data", "by the model", "the paper's"
+_UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -187,6 +206,58 @@ class SweepRequest:
             raise InputError("k: got nothing, expected one or more rules, as 1,4,20.")
 
 
+@dataclass(frozen=True)
+class Spec:
+    """A name with options, and its weight in a mix."""
+
+    name: str
+    options: Mapping[str, float] = field(default_factory=dict)
+    weight: float = 1.0
+
+
+def parse_loss(text: str) -> Spec:
+    """``"gbce:t=0.75"`` as ``Spec("gbce", {"t": 0.75})``."""
+    return _parse("loss", text, LOSSES)
+
+
+def parse_samplers(text: str) -> tuple[Spec, ...]:
+    """``"0.5*uniform+0.5*popularity:0.75"`` as two specs with their weights; one sampler is a mix of one."""
+    specs = []
+    for part in text.split("+"):
+        weight, star, rest = part.partition("*")
+        specs.append(_parse("negatives", rest if star else part, SAMPLERS, weight if star else "1"))
+    names = [spec.name for spec in specs]
+    if len(set(names)) < len(names):
+        raise InputError(f"negatives: got {text!r}, expected each sampler once in a mix.")
+    return tuple(specs)
+
+
+def _parse(what: str, text: str, known: Mapping[str, tuple[str, ...]], weight: str = "1") -> Spec:
+    name, _, rest = text.strip().lower().partition(":")
+    if name not in known:
+        raise InputError(f"{what}: got {name!r}, expected one of {', '.join(known)}.")
+    options: dict[str, float] = {}
+    for part in filter(None, rest.split(",")):
+        key, equals, value = part.partition("=")
+        if not equals and known[name]:
+            key, value = known[name][0], key
+        if key not in known[name]:
+            has = f"{name} takes {', '.join(known[name])}" if known[name] else f"{name} takes no option"
+            raise InputError(f"{what}: got {part!r} in {text!r}; {has}.")
+        options[key] = _number(what, text, value)
+    found = _number(what, text, weight)
+    if not found > 0:
+        raise InputError(f"{what}: got the weight {weight} in {text!r}, expected a number above 0.")
+    return Spec(name, options, found)
+
+
+def _number(what: str, text: str, value: str) -> float:
+    try:
+        return float(value)
+    except ValueError:
+        raise InputError(f"{what}: got {value!r} in {text!r}, expected a number.") from None
+
+
 def _check_job(request: RunRequest | SweepRequest) -> None:
     for name in ("steps", "seeds", "jobs", "batch_size", "pool"):
         check_count(name, getattr(request, name))
@@ -208,9 +279,6 @@ def check_metric(name: str) -> None:
     """A metric that an evaluation has: auc, mrr, rr, ndcg@N or hit@N."""
     if name not in ("auc", "auc_query", "mrr", "rr") and not re.fullmatch(r"(ndcg|hit)@[1-9]\d*", name):
         raise InputError(f"metric: got {name!r}, expected auc, mrr, ndcg@N or hit@N, as ndcg@10.")
-
-
-_UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 
 
 def parse_duration(text: str) -> float:

@@ -6,11 +6,19 @@ from negwise.errors import require
 
 require("torch", extra="train")
 
-from negwise.tasks.evaluation import evaluate, evaluation_splits
-from negwise.tasks.loss_choice import make_loss
 from negwise.tasks.sampler_choice import make_sampler, max_negatives
-from negwise.tasks.task import Task, load_data, make_model, make_task
-from negwise.tasks.text import TokenizedTexts, model_content, tokenize
+from negwise.tasks.task import (
+    Task,
+    TokenizedTexts,
+    evaluate,
+    evaluation_splits,
+    load_data,
+    make_loss,
+    make_model,
+    make_task,
+    model_content,
+    tokenize,
+)
 
 __all__ = [
     "Task",

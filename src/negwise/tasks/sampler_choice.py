@@ -24,7 +24,7 @@ from negwise.datasets import Ragged, TaskData
 from negwise.errors import InputError
 from negwise.metrics.ranking import DistinctIds
 from negwise.protocols import Query, Sampler
-from negwise.requests.specs import Spec, parse_samplers
+from negwise.requests.training_requests import Spec, parse_samplers
 from negwise.samplers import (
     Exclusions,
     Given,

@@ -1,8 +1,9 @@
-"""A task: data, model, sampler, loss and evaluation, put together from a request."""
+"""A task: data, texts, model, sampler, loss and evaluation, put together from a request."""
 
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -12,18 +13,27 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from negwise import datasets
-from negwise.datasets import HISTORY, SequenceWindows, Source, SplitSizes, TaskData
+from negwise import datasets, metrics
+from negwise.datasets import HISTORY, Examples, SequenceWindows, Source, SplitSizes, TaskData
 from negwise.errors import InputError
-from negwise.metrics.ranking import EvaluationSplit
-from negwise.models import build, load_vectors
-from negwise.models.hyperparameters import BERT4REC_MAX_LENGTH
-from negwise.protocols import Loss, Query, Sampler
+from negwise.losses import CorrectedLoss, bce, bpr, debiased, decoupled, gbce, info_nce, scores
+from negwise.metrics.ranking import EvaluationSplit, FullRanking, ImpressionRanking, rank_positives, subset
+from negwise.models import WordTokenizer, build, load_vectors
+from negwise.models.hyperparameters import BERT4REC_MAX_LENGTH, BODY_WORDS, TITLE_WORDS
+from negwise.protocols import Draw, Loss, Query, Sampler
 from negwise.requests import TASK_OF, TrainRequest
-from negwise.tasks.evaluation import evaluation_splits
-from negwise.tasks.loss_choice import make_loss
+from negwise.requests.training_requests import parse_loss
 from negwise.tasks.sampler_choice import make_sampler
-from negwise.tasks.text import TokenizedTexts, model_content, tokenize
+
+FUNCTIONS: Mapping[str, Callable[..., CorrectedLoss]] = {
+    "bpr": bpr,
+    "bce": bce,
+    "gbce": gbce,
+    "decoupled": decoupled,
+    "debiased": debiased,
+}
+TAU_PLUS = 0.1
+ALL = 2**62
 
 
 @dataclass(frozen=True, eq=False)
@@ -81,6 +91,45 @@ def load_data(request: TrainRequest, source: Source | None = None) -> TaskData:
     return datasets.prepare(source, task=name, split=request.split, shares=sizes, history=history)
 
 
+@dataclass(frozen=True, eq=False)
+class TokenizedTexts:
+    """``tokens["title"]`` and ``tokens["body"]`` (N, L) int32, and the tokenizer that made them."""
+
+    tokenizer: WordTokenizer
+    tokens: Mapping[str, NDArray[np.int32]]
+
+
+def tokenize(
+    data: TaskData, *, title_words: int = TITLE_WORDS, body_words: int = BODY_WORDS, min_count: int = 1
+) -> TokenizedTexts | None:
+    """Train a tokenizer on the training texts of ``data`` and number all texts; None where there are none."""
+    texts = data.texts
+    if texts is None:
+        return None
+    if texts.vocabulary is not None:
+        tokenizer = WordTokenizer(texts.vocabulary)
+    else:
+        fields = list(texts.fields.values())
+        training = [field.words.take(texts.training_rows) for field in fields]
+        tokenizer = WordTokenizer.train(training, fields[0].word_list, min_count)
+    lengths = {"title": title_words, "body": body_words}
+    tokens = {
+        name: tokenizer.encode_words(field.words, field.word_list, lengths[name])
+        for name, field in texts.fields.items()
+    }
+    return TokenizedTexts(tokenizer, tokens)
+
+
+def model_content(data: TaskData, texts: TokenizedTexts | None) -> dict[str, Any]:
+    """What models are built from, by the names that they use: token tables, categories and counts."""
+    found: dict[str, Any] = {"n_items": data.n_items, "n_users": data.n_users}
+    if texts is not None and data.texts is not None:
+        title, body = ("left", "right") if data.name == "pairs" else ("title", "abstract")
+        found |= {title: texts.tokens["title"], body: texts.tokens["body"], **data.texts.categories}
+        found["n_words"] = len(texts.tokenizer)
+    return found
+
+
 def make_model(request: TrainRequest, data: TaskData, texts: TokenizedTexts | None = None) -> Any:
     """The model, its weights drawn from the request's seed; ``texts`` are those of `tokenize`, made where missing."""
     assert request.model is not None
@@ -94,6 +143,74 @@ def make_model(request: TrainRequest, data: TaskData, texts: TokenizedTexts | No
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(request.seed)
         return build(request.model, content, **(settings | request.settings))
+
+
+@dataclass(frozen=True)
+class ScoreLoss:
+    """A loss on scores, called as `info_nce` is: the scores are made first."""
+
+    name: str
+    options: tuple[tuple[str, float], ...] = ()
+
+    def __call__(
+        self,
+        query: Tensor,
+        positive: Tensor,
+        negatives: Tensor,
+        *,
+        ids: Tensor | Draw,
+        mask: Tensor | None = None,
+        log_q: Tensor | None = None,
+        reduction: str = "mean",
+    ) -> CorrectedLoss:
+        if log_q is not None:
+            raise InputError(
+                f"correct=True corrects InfoNCE by the sampler's log_q; {self.name} has no such correction."
+            )
+        found = scores(query, positive, negatives, ids=ids, mask=mask)
+        return FUNCTIONS[self.name](*found, reduction=reduction, **dict(self.options))
+
+
+def make_loss(text: str, n_items: int, model: Any) -> Loss:
+    """The loss ``text``, as ``"info-nce"`` or ``"gbce:t=0.75"``.
+
+    gBCE gets the size of the catalogue, the debiased loss the smallest score of ``model``.
+    """
+    spec = parse_loss(text)
+    if spec.name == "info-nce":
+        return info_nce
+    options: dict[str, float] = dict(spec.options)
+    if spec.name == "gbce":
+        options["catalogue"] = n_items
+    if spec.name == "debiased":
+        temperature = getattr(model, "temperature", None)
+        options.setdefault("tau_plus", TAU_PLUS)
+        options["min_score"] = -1 / temperature if temperature else -math.inf
+    return ScoreLoss(spec.name, tuple(sorted(options.items())))
+
+
+def evaluation_splits(data: TaskData, max_queries: int | None = None) -> dict[str, EvaluationSplit]:
+    """How to evaluate ``train``, ``val`` and ``test`` of ``data``.
+
+    Training is evaluated on a fixed subset as large as validation; ``max_queries`` bounds all three.
+    """
+    if max_queries is not None and max_queries < 2:
+        raise InputError(f"queries: got {max_queries}, expected 2 or more, as one has no standard error.")
+    whole = {name: _whole(data, getattr(data, name)) for name in ("train", "val", "test")}
+    size = {"train": len(whole["val"].chosen)}
+    return {name: subset(split, min(size.get(name, ALL), max_queries or ALL)) for name, split in whole.items()}
+
+
+def evaluate(model: Any, split: EvaluationSplit, cutoffs: tuple[int, ...] = (5, 10)) -> metrics.MetricSummary:
+    """Every metric of ``model`` on ``split``, dropout off."""
+    return metrics.evaluate(rank_positives(model, split), cutoffs)
+
+
+def _whole(data: TaskData, examples: Examples) -> EvaluationSplit:
+    if data.impressions is None or data.labels is None:
+        return FullRanking(examples, np.arange(len(examples)), *examples.candidates, data.eval_exclusions)
+    groups, chosen = np.unique(examples.groups, return_index=True)
+    return ImpressionRanking(examples, chosen, groups, data.impressions, data.labels)
 
 
 def _assets(request: TrainRequest, texts: TokenizedTexts | None) -> dict[str, bytes]:

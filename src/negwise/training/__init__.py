@@ -19,8 +19,8 @@ require("torch", extra="train")
 
 from negwise.training.batches import EpochOrder, Examples
 from negwise.training.checkpoint import CheckpointError, load_weights
+from negwise.training.journal import Display
 from negwise.training.launch import Stopped
-from negwise.training.progress import Display
 from negwise.training.run import ShouldStop
 from negwise.training.run_folder import config_changes, read_ranks
 from negwise.training.settings import Settings

@@ -1,15 +1,23 @@
-"""Where records go: ``run.jsonl``, the display and, on request, TensorBoard. Only the first process writes."""
+"""Where the records of a run go: ``run.jsonl``, the display, and TensorBoard on request."""
 
 from __future__ import annotations
 
+import sys
+import time
 from contextlib import ExitStack
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any, Self
+from types import TracebackType
+from typing import Any, Protocol, Self, TextIO
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.table import Column
 
 from negwise.records import LOG, EvalRecord, EventRecord, RunLogWriter, Scores, StepRecord, read_run
-from negwise.training.progress import Display, Silent
 from negwise.training.run_folder import resumable
+
+SECONDS_BETWEEN_LINES = 10.0
 
 
 class Journal:
@@ -77,3 +85,127 @@ class Journal:
             for name, value in values.items():
                 if isinstance(value, int | float) and name not in ("step", "time"):
                     self._board.add_scalar(f"{family}/{name}", value, step)
+
+
+class Display(Protocol):
+    """Receives each record as it is logged."""
+
+    def __enter__(self) -> Self: ...
+
+    def __exit__(self, *error: Any) -> None: ...
+
+    def step(self, record: StepRecord) -> None: ...
+
+    def evaluation(self, record: EvalRecord) -> None: ...
+
+    def say(self, line: str) -> None: ...
+
+
+def display(total: int, start: int, stream: TextIO | None = None) -> Display:
+    """A bar where ``stream`` (standard error) is a terminal, else lines."""
+    stream = stream or sys.stderr
+    return Bar(total, start, stream) if stream.isatty() else Lines(total, start, stream)
+
+
+class Silent:
+    """Shows nothing."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None: ...
+
+    def step(self, record: StepRecord) -> None: ...
+
+    def evaluation(self, record: EvalRecord) -> None: ...
+
+    def say(self, line: str) -> None: ...
+
+
+class Lines:
+    """A line for each evaluation, and one every ten seconds."""
+
+    def __init__(self, total: int, start: int, stream: TextIO) -> None:
+        self.total, self.start, self.stream = total, start, stream
+        self.began = self.last = time.monotonic()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None: ...
+
+    def step(self, record: StepRecord) -> None:
+        now = time.monotonic()
+        if now - self.last < SECONDS_BETWEEN_LINES:
+            return
+        self.last = now
+        rate = (record.step - self.start) / (now - self.began)
+        left = (self.total - record.step) / rate
+        self.say(f"step {record.step}/{self.total}  {_figures(record)}  {rate:.3g} steps/s  {_clock(left)} left")
+
+    def evaluation(self, record: EvalRecord) -> None:
+        self.say(f"step {record.step}/{self.total}  {record.split} AUC {_auc(record)}")
+
+    def say(self, line: str) -> None:
+        print(line, file=self.stream, flush=True)
+
+
+class Bar:
+    """Step, K, loss, AUC, rate and time left, in place."""
+
+    def __init__(self, total: int, start: int, stream: TextIO) -> None:
+        self.start, self.began, self.figures = start, time.monotonic(), ""
+        self.seen: dict[str, str] = {}
+        # In a narrow terminal the bar gives way, and the figures stay.
+        columns = (
+            TextColumn("{task.completed:.0f}/{task.total:.0f}"),
+            BarColumn(bar_width=20),
+            TextColumn("{task.description}"),
+            TimeRemainingColumn(table_column=Column(no_wrap=True)),
+        )
+        self.bar = Progress(*columns, console=Console(file=stream), refresh_per_second=5)
+        self.task = self.bar.add_task("", total=total, completed=start)
+
+    def __enter__(self) -> Self:
+        self.bar.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.bar.stop()
+
+    def step(self, record: StepRecord) -> None:
+        rate = (record.step - self.start) / max(time.monotonic() - self.began, 1e-9)
+        self.figures = f"{_figures(record)}  {rate:.3g} steps/s"
+        self._update(record)
+
+    def evaluation(self, record: EvalRecord) -> None:
+        self.seen[record.split] = "-" if record.auc is None else f"{record.auc:.3f}"
+        self._update(record)
+
+    def _update(self, record: StepRecord | EvalRecord) -> None:
+        aucs = " ".join(f"{split} {auc}" for split, auc in self.seen.items())
+        parts = (f"AUC {aucs}" if aucs else "", self.figures)
+        self.bar.update(self.task, completed=record.step, description="  ".join(filter(None, parts)))
+
+    def say(self, line: str) -> None:
+        self.bar.console.print(line, highlight=False)
+
+
+def _figures(record: StepRecord) -> str:
+    return f"K {record.k:.3g}  loss {record.loss:.4f}"
+
+
+def _auc(record: EvalRecord) -> str:
+    if record.auc is None:
+        return "-"
+    error = "" if record.auc_se is None else f"±{record.auc_se:.4f}"
+    return f"{record.auc:.4f}{error}"
+
+
+def _clock(seconds: float) -> str:
+    minutes, rest = divmod(round(seconds), 60)
+    return f"{minutes // 60}:{minutes % 60:02d}:{rest:02d}"

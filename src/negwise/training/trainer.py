@@ -19,10 +19,9 @@ from negwise.records import RunResult, read_result
 from negwise.training import checkpoint
 from negwise.training.batches import BatchPreparer, EpochOrder, Examples, Ints, MaskItems, nested_samplers
 from negwise.training.cuda_graphs import pad_sizes, resolve_graphs, use_graphs
-from negwise.training.journal import Journal
+from negwise.training.journal import Display, Journal, Silent, display
 from negwise.training.k_control import KController
 from negwise.training.launch import SignalGuard, fixed_threads, make_fabric, own_generators, resolve_threads
-from negwise.training.progress import Display, Silent, display
 from negwise.training.run import Evaluation, Optimization, Run, RunState, ShouldStop
 from negwise.training.run_folder import check_config, fingerprint, write_assets, write_config
 from negwise.training.settings import Settings
