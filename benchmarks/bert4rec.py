@@ -33,7 +33,7 @@ from negwise.records import RunLog, read_run
 from negwise.requests import TrainRequest
 from negwise.samplers import Exclusions, Lists, Popularity
 from negwise.schedule import ConstantK
-from negwise.tasks import evaluate, evaluation_splits, make_task
+from negwise.tasks import evaluate_model, evaluation_splits, make_task
 from negwise.training import Settings, fit
 
 TARGET = 0.4818
@@ -250,8 +250,8 @@ def quality_case(scale: Scale, device: torch.device, seconds: float, evaluations
         "seconds to the target": reached[0] if reached else None,
         "target": scale.target,
         "curve: s, nDCG@10 among 100 popular": curve,
-        "full ranking, last weights": evaluate(model.eval(), evaluation_splits(setup.task)["test"]).record(),
-        "100 popular negatives, last weights": evaluate(model.eval(), setup.popular).record(),
+        "full ranking, last weights": evaluate_model(model.eval(), evaluation_splits(setup.task)["test"]).record(),
+        "100 popular negatives, last weights": evaluate_model(model.eval(), setup.popular).record(),
         "bars": [
             bar("nDCG@10 among 100 popular", curve[-1][1], scale.target, unit=""),
             bar("seconds to it", reached[0] if reached else None, 120.0, "lower", "s", aim=60.0),

@@ -24,7 +24,7 @@ from negwise.files import write_atomically
 from negwise.protocols import Negatives
 from negwise.requests import TrainRequest
 from negwise.schedule import ConstantK
-from negwise.tasks import Task, evaluate, evaluation_splits, make_task
+from negwise.tasks import Task, evaluate_model, evaluation_splits, make_task
 from negwise.training import Settings, fit
 from negwise.training.cuda_graphs import GraphedStep
 from negwise.training.step import StepInputs, TrainingStep
@@ -100,10 +100,10 @@ def evaluation(task: Task, impressions: int = 73_000) -> float:
     times = -(-impressions // len(split.chosen))
     changes = {name: np.tile(getattr(split, name), times)[:impressions] for name in ("chosen", "groups")}
     many = type(split)(**{**vars(split), **changes})
-    evaluate(model, split)
+    evaluate_model(model, split)
     torch.cuda.synchronize()
     start = time.perf_counter()
-    evaluate(model, many)
+    evaluate_model(model, many)
     torch.cuda.synchronize()
     return time.perf_counter() - start
 

@@ -32,7 +32,7 @@ from negwise.metrics.ranking import ImpressionRanking
 from negwise.models import build
 from negwise.protocols import Negatives, Query
 from negwise.samplers import Pool, Uniform
-from negwise.tasks import evaluate
+from negwise.tasks import evaluate_model
 from negwise.training.step import StepInputs, TrainingStep
 
 HISTORY, WORDS, K = 50, 30, 4
@@ -246,8 +246,8 @@ def evaluation() -> list[Row]:
             found.append([roc_auc_score(truth, scores), *ndcg, np.mean(1 / rank)])
         return np.mean(found, axis=0)
 
-    spent = seconds({"ours": lambda: evaluate(model, split), "loop": loop}, repeats=3)
-    tally = evaluate(model, part)
+    spent = seconds({"ours": lambda: evaluate_model(model, split), "loop": loop}, repeats=3)
+    tally = evaluate_model(model, part)
     mine = [tally[name].value for name in ("auc_query", "ndcg@5", "ndcg@10", "mrr")]
     apart = float(np.abs(np.array(mine) - loop()).max())
     work = f"evaluation of impressions of {SHOWN} news"

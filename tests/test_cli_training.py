@@ -114,7 +114,7 @@ def test_a_trained_model_loads_in_two_lines(negwise, pairs, tmp_path):
         (["--model", "siamese-cnn", "--queries", "0"], "queries: got 0"),
         (["--model", "siamese-cnn", "--epochs", "0"], "epochs: got 0"),
         (["--model", "siamese-cnn", "--epochs", "2", "--steps", "2"], "got both"),
-        (["--model", "siamese-cnn", "--learning-rate", "-1"], "learning_rate: got -1, expected a number above 0"),
+        (["--model", "siamese-cnn", "--learning-rate", "-1"], "learning_rate: got -1.0, expected a number above 0"),
         (["--model", "siamese-cnn", "--learning-rate", "nan"], "learning_rate: got nan"),
     ],
 )

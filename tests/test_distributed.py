@@ -94,7 +94,7 @@ def one_rank(rank: int, kind: str, dtype: torch.dtype, split: str, impl: str) ->
         "weight": grads.weight.grad,
         "bias": grads.bias.grad,
         "counts": distributed.add_counts(got.wins, got.pairs),
-        "rank": distributed.rank(),
+        "rank": distributed.process_rank(),
     }
 
 
@@ -139,7 +139,7 @@ def test_counts_travel_on_a_device_that_the_group_can_send(config: str, device: 
 def test_one_process_alone() -> None:
     rows = torch.randn(3, 2, requires_grad=True)
     assert distributed.gather(rows) is rows
-    assert (distributed.rank(), distributed.world_size(), distributed.is_distributed()) == (0, 1, False)
+    assert (distributed.process_rank(), distributed.world_size(), distributed.is_distributed()) == (0, 1, False)
     assert distributed.row_offset(3) == 0 and distributed.total_rows(3) == 3
     assert distributed.add_counts(torch.tensor([1.5, 2.0]), torch.tensor([2, 3])) == (3.5, 5)
     with pytest.raises(InputError, match="expected rows"):

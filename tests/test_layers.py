@@ -13,7 +13,7 @@ ROOT = Path(negwise.__file__).parent
 
 # From the top down; names on one line are siblings. docs/architecture.md shows the same table.
 LAYERS = [
-    ["cli"],
+    ["cli", "verbs"],
     ["terminal"],
     ["jobs"],
     ["training", "inference", "integrations", "report"],

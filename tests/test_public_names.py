@@ -19,12 +19,16 @@ HEADLINE = {
     "PiecewiseK",
     "WarmK",
     "auc",
+    "data",
     "effectiveness",
     "mi_bound",
     "optimal_k",
     "reliability",
+    "run",
     "sample_kinds",
     "separation",
+    "sweep",
+    "train",
 }
 
 

@@ -1,8 +1,8 @@
 """negwise: how many negative samples do you need?
 
-Estimate the K of InfoNCE from the AUC curves of one short run (`optimal_k`), train with a K that adapts (`AnsK`,
-`WarmK`, ...), and see the evidence. Importing this package loads neither torch nor a plotting library: each name
-below is fetched from its module when it is first used.
+Estimate the K of InfoNCE from the AUC curves of one short run (`optimal_k`), train with a K that adapts (`train` and
+`run`; `AnsK`, `WarmK`, ...), and see the evidence. Importing this package loads neither torch nor a plotting library:
+each name below is fetched from its module when it is first used.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from negwise.theory.optimal_k import optimal_k
     from negwise.theory.reliability import reliability
     from negwise.theory.separation import auc, separation
+    from negwise.verbs import data, run, sweep, train
 
 __version__ = "0.1.0"
 
@@ -31,6 +32,7 @@ _HOMES = {
     "negwise.theory.optimal_k": ("optimal_k",),
     "negwise.theory.reliability": ("reliability",),
     "negwise.theory.separation": ("auc", "separation"),
+    "negwise.verbs": ("data", "run", "sweep", "train"),
 }
 _PARTS = (
     "curves", "datasets", "distributed", "draws", "losses", "metrics", "models", "samplers", "schedule", "training",
@@ -49,12 +51,16 @@ __all__ = [
     "PiecewiseK",
     "WarmK",
     "auc",
+    "data",
     "effectiveness",
     "mi_bound",
     "optimal_k",
     "reliability",
+    "run",
     "sample_kinds",
     "separation",
+    "sweep",
+    "train",
 ]
 
 

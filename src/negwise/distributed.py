@@ -32,7 +32,7 @@ def is_distributed() -> bool:
     return dist.is_available() and dist.is_initialized()
 
 
-def rank() -> int:
+def process_rank() -> int:
     """The number of this process, 0 where there is only one."""
     return dist.get_rank() if is_distributed() else 0
 
@@ -59,7 +59,7 @@ def gather(tensor: Tensor) -> Tensor:
 
 def row_offset(rows: int, device: torch.device | str | None = None) -> int:
     """Where this rank's ``rows`` begin among the gathered ones. ``device``: of the tensor that is sent for it."""
-    return sum(_row_counts(rows, device)[: rank()])
+    return sum(_row_counts(rows, device)[: process_rank()])
 
 
 def total_rows(rows: int, device: torch.device | str | None = None) -> int:
@@ -104,8 +104,8 @@ class _Gather(torch.autograd.Function):
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
         total = grad.contiguous().clone()
         dist.all_reduce(total)
-        start = sum(ctx.counts[: rank()])
-        return total[start : start + ctx.counts[rank()]], None
+        start = sum(ctx.counts[: process_rank()])
+        return total[start : start + ctx.counts[process_rank()]], None
 
 
 def _row_counts(rows: int, device: torch.device | str | None) -> list[int]:
@@ -113,6 +113,6 @@ def _row_counts(rows: int, device: torch.device | str | None) -> list[int]:
     if world_size() == 1:
         return [rows]
     counts = torch.zeros(world_size(), dtype=torch.int64, device=_spoken() if device is None else device)
-    counts[rank()] = rows
+    counts[process_rank()] = rows
     dist.all_reduce(counts)
     return counts.tolist()

@@ -44,6 +44,15 @@ def missing_extra(error: ModuleNotFoundError) -> MissingExtra | None:
     return None if found is None else _missing(package, found)
 
 
+def quote(value: object, width: int = 60) -> str:
+    """``value`` for a message: one line of at most ``width`` characters."""
+    try:
+        text = repr(value)
+    except RecursionError:  # JSON may nest deeper than repr can go
+        return "a JSON list" if isinstance(value, list) else "a JSON object"
+    return text if len(text) <= width else f"{text[: width - 3]}..."
+
+
 def _missing(package: str, extra: str) -> MissingExtra:
     return MissingExtra(
         f"this needs the package {package!r}, which is not installed. Type: pip install 'negwise[{extra}]' "

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from negwise.curves import read
-from negwise.curves.column_roles import ROLES, quantity_of, split_of, split_words
+from negwise.curves.column_roles import ROLES, quantity_of, split_of, words_of_column
 from negwise.errors import InputError
 
 NAMES = {
@@ -65,7 +65,7 @@ NAMES = {
 
 @pytest.mark.parametrize("name", NAMES)
 def test_what_a_name_says(name: str) -> None:
-    named = split_words(name)
+    named = words_of_column(name)
     assert (split_of(named), quantity_of(named)) == NAMES[name]
 
 

@@ -99,7 +99,7 @@ FAULTS = {
     ),
     "half line ended": (lines(evaluation(1, "val", 0.5)) + '{"kind": "eval", "st\n', r"line 2: not JSON"),
     "no object": (lines(resume(0), 3), r"line 2: expected a JSON object, not 3"),
-    "list line": (lines(resume(0), [1]), r"line 2: expected a JSON object, not a JSON list"),
+    "list line": (lines(resume(0), [1]), r"line 2: expected a JSON object, not \[1\]"),
     "no split": (lines(evaluation(1, None, 0.5)), r'line 1: "split" must be text \("train", "val", \.\.\.\), not None'),
     "no step": (lines(resume(0), evaluation("1", "val", 0.5)), r"line 2: \"step\" must be a number, not '1'"),
     "step is NaN": (
@@ -117,7 +117,7 @@ FAULTS = {
         lines(evaluation(1, "val", float("nan"))),
         r"line 1: nan in column 'val/auc' is not a finite number",
     ),
-    "auc is a list": (lines(evaluation(1, "val", [0.5])), r"line 1: a JSON list in column 'val/auc' is not a finite"),
+    "auc is a list": (lines(evaluation(1, "val", [0.5])), r"line 1: \[0.5\] in column 'val/auc' is not a finite"),
     "percent": (lines(evaluation(1, "val", 65.3)), r"line 1: 65.3 in column 'val/auc' is above 1.*divide it by 100"),
     "back": (lines(evaluation(2, "val", 0.5), evaluation(1, "val", 0.5)), r"line 2:.*after step 2, back to step 1"),
     "two names": (
@@ -132,7 +132,7 @@ FAULTS = {
     "only test": (lines(evaluation(1, "test", 0.5)), r"no column is named like.*'test/auc'"),
     "deep line": (lines({"a": 1}) + f'{{"val_auc": {DEEP}}}\n', r"line 2: not JSON \(nested too deep\)"),
     "deep state": (f'{{\n"log_history": {DEEP}}}', r"not JSON \(nested too deep\)"),
-    "deep value": (f'{{"val_auc": {"[" * 500}{"]" * 500}}}\n', r"line 1: a JSON list in column 'val_auc'"),
+    "deep value": (f'{{"val_auc": {"[" * 500}{"]" * 500}}}\n', r"line 1: \[+\.\.\. in column 'val_auc'"),
     "long number": (f'{{\n"log_history": {"9" * 5000}}}', r"not JSON \(a number too long to read\)"),
     "torn state": ('{\n  "log_history": [\n    {"eval_auc": 0.5,\n', r"line 4: not JSON \(.*Pass a complete file"),
     "no history": ('{\n"a": 1}', r'JSON without a list "log_history"'),

@@ -17,7 +17,7 @@ from evidence.tables import endpoints, sweep, tuning
 from evidence.tasks import TASKS
 from evidence.truth import truths
 from negwise.errors import InputError
-from negwise.jobs import train
+from negwise.jobs import train_run
 from negwise.metrics import evaluate
 from negwise.requests import TrainRequest
 from negwise.tasks import load_data
@@ -61,7 +61,7 @@ def walks(folder):
 def here(cells):
     """Cells in this process, one after the other."""
     for cell in cells:
-        train(replace(cell.request, out=str(cell.folder)), show=False, any_k=True)
+        train_run(replace(cell.request, out=str(cell.folder)), show=False, any_k=True)
 
 
 @pytest.mark.parametrize("task", TASKS)
@@ -71,7 +71,7 @@ def test_a_cell_of_each_task(task, cache):
     protocol = protocol_of(asked, cache / "out")
     grid = protocol.tuned(4)
     cell = grid.tuning_runs(grid.arms[0])[0]
-    result = train(replace(cell.request, out=str(cell.folder)), show=False).record
+    result = train_run(replace(cell.request, out=str(cell.folder)), show=False).record
     assert result.steps == 2 and 0 <= result.evaluations["test"].auc <= 1
     assert TASKS[task].top_n in result.evaluations["test"].metrics
     assert (cell.folder / "test_ranks.safetensors").exists()
@@ -93,7 +93,7 @@ def test_a_cell_of_each_other_model(model, cache):
     asked = Asked(task=task, data=data, model=model, k=(4,), steps=2, seeds=1, fields=fields, device="cpu")
     protocol = protocol_of(asked, cache / "out")
     cell = protocol.tuned(1).tuning_runs(protocol.tuned(1).arms[0])[1]
-    result = train(replace(cell.request, out=str(cell.folder)), show=False).record
+    result = train_run(replace(cell.request, out=str(cell.folder)), show=False).record
     saved = json.loads((cell.folder / "config.json").read_bytes())["run"]
     assert result.steps == 2 and saved["model"] == model and saved["learning_rate"] == TASKS[task].rate
     assert protocol.task.name == f"{task}-{model}" and protocol.task.peaks == ("K*",)

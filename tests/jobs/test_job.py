@@ -14,7 +14,7 @@ from negwise.jobs.arms import parse_arm
 from negwise.jobs.main_job import _within_budget
 from negwise.jobs.plan import plan_lengths, run_seconds
 from negwise.jobs.preparation import Prepared
-from negwise.jobs.train import load
+from negwise.jobs.single_run import load
 from negwise.records import PilotResult, StepTimes
 from negwise.requests import RunRequest
 

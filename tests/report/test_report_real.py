@@ -10,7 +10,7 @@ from negwise.report.write_report import read_report_data
 
 @pytest.mark.slow
 def test_a_real_run_and_the_lines_that_load_it(tmp_path, monkeypatch):
-    from negwise.jobs import train
+    from negwise.jobs import train_run
     from negwise.requests import TrainRequest
 
     monkeypatch.setenv("NEGWISE_CACHE", str(tmp_path / "cache"))
@@ -23,7 +23,7 @@ def test_a_real_run_and_the_lines_that_load_it(tmp_path, monkeypatch):
     asked = TrainRequest(
         data=str(file), out=run, model="siamese-cnn", k="warm:3", steps=6, batch_size=8, pool=16, eval_every=2
     )
-    test = train(asked, show=False).record.evaluations["test"]
+    test = train_run(asked, show=False).record.evaluations["test"]
 
     report, page = read_report_data(tmp_path / "run"), shown(tmp_path / "run")
     assert report.missing == () and report.metrics[0] == "auc" and len(report.metrics) > 1

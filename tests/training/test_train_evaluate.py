@@ -10,7 +10,7 @@ from negwise import metrics
 from negwise.errors import InputError
 from negwise.metrics import ranking
 from negwise.metrics.ranking import FullRanking, ImpressionRanking, rank_positives, recommend, subset
-from negwise.tasks import evaluate, evaluation_splits
+from negwise.tasks import evaluate_model, evaluation_splits
 from negwise.training.run_folder import read_ranks, write_ranks
 
 MODELS = [Dot, Mean]
@@ -50,7 +50,7 @@ def expected(model, split, world):
 def test_against_scikit_learn(kind, shown):
     world, model = make_world(shown=shown), kind(dropout=0.5)
     for name, split in evaluation_splits(world).items():
-        summary = evaluate(model, split)
+        summary = evaluate_model(model, split)
         model.eval()
         auc, ndcg, queries = expected(model, split, world)
         model.train()
@@ -63,10 +63,10 @@ def test_against_scikit_learn(kind, shown):
 @pytest.mark.parametrize("kind", MODELS)
 def test_chunks_change_nothing(kind, shown, monkeypatch):
     model, split = kind(), evaluation_splits(make_world(shown=shown))["val"]
-    whole = evaluate(model, split)
+    whole = evaluate_model(model, split)
     monkeypatch.setattr(ranking, "CHUNK_QUERIES", 7)
     monkeypatch.setattr(ranking, "CHUNK_ITEMS", 9)
-    assert evaluate(model, split).to_dict() == whole.to_dict()
+    assert evaluate_model(model, split).to_dict() == whole.to_dict()
 
 
 def test_a_range_of_candidates():
@@ -74,7 +74,7 @@ def test_a_range_of_candidates():
     world, model = make_world(), Mean()
     inside = np.flatnonzero((world.val.positives >= 10) & (world.val.positives < 40))
     split = FullRanking(world.val, inside, 10, 40, world.eval_exclusions)
-    summary = evaluate(model, split)
+    summary = evaluate_model(model, split)
     aucs = []
     for example in inside:
         every, positive, group = scores(model, split, example)
@@ -86,7 +86,7 @@ def test_a_range_of_candidates():
 def test_each_candidate_is_encoded_once():
     world, model = make_world(shown=True), Mean()
     split = evaluation_splits(world)["val"]
-    evaluate(model, split)
+    evaluate_model(model, split)
     wanted = set(np.concatenate([world.impressions[group] for group in split.groups]).tolist())
     wanted |= set(world.val.items[split.chosen].flatten().tolist())
     assert model.encoded == [len(wanted)]
@@ -114,13 +114,13 @@ def test_a_group_is_one_query_however_many_its_clicks():
         type(world)(world.train, more, world.test, world.eval_exclusions, world.impressions, world.labels)
     )["val"]
     assert isinstance(split, ImpressionRanking) and len(split.chosen) == 40
-    assert evaluate(Dot(), split).to_dict() == evaluate(Dot(), evaluation_splits(world)["val"]).to_dict()
+    assert evaluate_model(Dot(), split).to_dict() == evaluate_model(Dot(), evaluation_splits(world)["val"]).to_dict()
 
 
 def test_leaves_the_model_as_it_was_and_may_be_ended():
     model, split = Mean(dropout=0.5), evaluation_splits(make_world())["val"]
     assert model.training
-    assert evaluate(model, split).to_dict() == evaluate(model, split).to_dict()
+    assert evaluate_model(model, split).to_dict() == evaluate_model(model, split).to_dict()
     assert model.training
 
     def end():
@@ -130,13 +130,13 @@ def test_leaves_the_model_as_it_was_and_may_be_ended():
         rank_positives(model, split, between=end)
     assert model.training
     with pytest.raises(InputError, match="no query"):
-        evaluate(model, subset(split, 0))
+        evaluate_model(model, subset(split, 0))
 
 
 def test_low_precision_encodes_and_full_precision_ranks():
     model, split = Mean(), evaluation_splits(make_world())["val"]
     low = metrics.evaluate(rank_positives(model, split, autocast=lambda: torch.autocast("cpu", torch.bfloat16)))
-    high = evaluate(model, split)
+    high = evaluate_model(model, split)
     assert low.auc.value == pytest.approx(high.auc.value, abs=0.05)
     assert low.to_dict() != high.to_dict()
 

@@ -110,10 +110,12 @@ def test_result_and_best_weights(tmp_path):
     assert result.weights == f"checkpoints/{best}"
     assert set(result.evaluations) == {"train", "val", "test"}
     assert result.evaluations["val"].auc == curve[best]
-    from negwise.tasks import evaluate
+    from negwise.tasks import evaluate_model
 
     chosen = load_weights(Mean(seed=9), tmp_path)
-    assert Scores(**evaluate(chosen, evaluation_splits(make_world())["test"]).record()) == result.evaluations["test"]
+    assert (
+        Scores(**evaluate_model(chosen, evaluation_splits(make_world())["test"]).record()) == result.evaluations["test"]
+    )
     last = load_weights(Mean(seed=9), tmp_path / "checkpoints" / "60")
     assert torch.equal(last.mix.weight, model.mix.weight)
 

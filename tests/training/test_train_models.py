@@ -12,7 +12,7 @@ from negwise.models import build
 from negwise.records import Scores, read_run
 from negwise.samplers import Exclusions, Impression, Lists, Pool, Uniform
 from negwise.schedule import ConstantK, WarmK
-from negwise.tasks import evaluate, evaluation_splits, model_content, tokenize
+from negwise.tasks import evaluate_model, evaluation_splits, model_content, tokenize
 from negwise.training import Settings, fit, load_weights
 
 
@@ -55,7 +55,7 @@ def test_nrms_on_simulated_clicks(tmp_path):
     result, curve = go(tmp_path, make("nrms", task, **small), task, sampler, WarmK(4))
     assert curve[0] < 0.58 < 0.62 < curve[-1] < world.auc + 0.02
     again = load_weights(make("nrms", task, **small), tmp_path)
-    assert Scores(**evaluate(again, evaluation_splits(task, 300)["test"]).record()) == result.evaluations["test"]
+    assert Scores(**evaluate_model(again, evaluation_splits(task, 300)["test"]).record()) == result.evaluations["test"]
 
 
 def test_siamese_cnn_on_text_pairs(tmp_path):

@@ -31,17 +31,17 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 for kind, work in (
-    (EstimateRequest, page_verbs.estimate),
-    (DataRequest, training_verbs.data),
-    (TrainRequest, training_verbs.train),
-    (RunRequest, training_verbs.run),
-    (SweepRequest, training_verbs.sweep),
-    (ReportRequest, page_verbs.report),
-    (ExploreRequest, page_verbs.explore),
+    (EstimateRequest, page_verbs.estimate_verb),
+    (DataRequest, training_verbs.data_verb),
+    (TrainRequest, training_verbs.train_verb),
+    (RunRequest, training_verbs.run_verb),
+    (SweepRequest, training_verbs.sweep_verb),
+    (ReportRequest, page_verbs.report_verb),
+    (ExploreRequest, page_verbs.explore_verb),
 ):
     app.command()(command(kind, work))
 reproduce = typer.Typer(help="Remake the paper's figures. Its tasks run from a clone: python -m evidence.")
-reproduce.command()(command(ReproduceRequest, page_verbs.theory))
+reproduce.command()(command(ReproduceRequest, page_verbs.theory_verb))
 reproduce.callback()(lambda: None)  # a verb of its own, though there is only one
 app.add_typer(reproduce, name="reproduce", no_args_is_help=True)
 

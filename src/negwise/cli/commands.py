@@ -18,7 +18,7 @@ Json = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 def command(kind: type, work: Callable[[Any, bool], None]) -> Callable[..., None]:
     """A function for typer: its parameters are the fields of ``kind``, and it calls ``work(request, as_json)``.
 
-    Its help is the docstring of ``work``.
+    Its help is the docstring of ``work``, its name that of ``work`` without ``_verb``.
     """
     hints = get_type_hints(kind)
     shown = [one for one in fields(kind) if one.metadata["option"].on_command_line]
@@ -32,7 +32,7 @@ def command(kind: type, work: Callable[[Any, bool], None]) -> Callable[..., None
     own = inspect.Parameter("as_json", inspect.Parameter.KEYWORD_ONLY, default=False, annotation=Json)
     run.__signature__ = inspect.Signature([*parameters, own])  # type: ignore[attr-defined]
     run.__annotations__ = {one.name: one.annotation for one in [*parameters, own]}
-    run.__name__, run.__doc__ = work.__name__, work.__doc__
+    run.__name__, run.__doc__ = work.__name__.removesuffix("_verb"), work.__doc__
     return run
 
 

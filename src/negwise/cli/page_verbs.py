@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from negwise.theory.estimate import Estimate
 
 
-def estimate(request: EstimateRequest, as_json: bool) -> None:
+def estimate_verb(request: EstimateRequest, as_json: bool) -> None:
     """Estimate the best K from the AUC of a short run with K=1.
 
     \b
@@ -42,7 +42,7 @@ def estimate(request: EstimateRequest, as_json: bool) -> None:
         print(found.explain())
 
 
-def report(request: ReportRequest, as_json: bool) -> None:
+def report_verb(request: ReportRequest, as_json: bool) -> None:
     """Make a page and figures from records alone; several folders are compared.
 
     \b
@@ -57,7 +57,7 @@ def report(request: ReportRequest, as_json: bool) -> None:
     print(json.dumps({"page": str(page)}) if as_json else f"report: {page}")
 
 
-def explore(request: ExploreRequest, as_json: bool) -> None:
+def explore_verb(request: ExploreRequest, as_json: bool) -> None:
     """The framework as an interactive page: move AUC and lambda, paste a curve, see K* move.
 
     \b
@@ -75,7 +75,7 @@ def explore(request: ExploreRequest, as_json: bool) -> None:
         webbrowser.open(page.resolve().as_uri())
 
 
-def theory(request: ReproduceRequest, as_json: bool) -> None:
+def theory_verb(request: ReproduceRequest, as_json: bool) -> None:
     """Make the paper's model-free figures: PNG, SVG and a CSV of the numbers of each.
 
     \b

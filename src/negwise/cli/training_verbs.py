@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from negwise.jobs import JobResult
 
 
-def data(request: DataRequest, as_json: bool) -> None:
+def data_verb(request: DataRequest, as_json: bool) -> None:
     """Say what is in a data set: its size, the ceiling for K, example rows, problems.
 
     \b
@@ -34,7 +34,7 @@ def data(request: DataRequest, as_json: bool) -> None:
     print(json.dumps(report.to_dict()) if as_json else report.explain())
 
 
-def train(request: TrainRequest, as_json: bool) -> None:
+def train_verb(request: TrainRequest, as_json: bool) -> None:
     """Train one model with one K, or a schedule of K. The same command resumes a run that was killed or stopped.
 
     \b
@@ -47,9 +47,9 @@ def train(request: TrainRequest, as_json: bool) -> None:
     if request.out is None:
         raise InputError("--out: got nothing, expected a folder for the run, as --out runs/a.")
     with stop_message():
-        from negwise.jobs import train as work
+        from negwise.jobs import train_run
 
-        result = work(request)
+        result = train_run(request)
     if not is_first_rank():
         return
     if as_json:
@@ -62,7 +62,7 @@ def train(request: TrainRequest, as_json: bool) -> None:
     print(f"weights: {result.folder / result.record.weights}")
 
 
-def run(request: RunRequest, as_json: bool) -> None:
+def run_verb(request: RunRequest, as_json: bool) -> None:
     """The main job: pilot, estimate of K, training, comparison, and a page that shows why.
 
     \b
@@ -74,13 +74,13 @@ def run(request: RunRequest, as_json: bool) -> None:
     if request.schedule not in ("fixed", "warm", "ans"):
         parse_rule(request.schedule)
     with stop_message():
-        from negwise.jobs import run as work
+        from negwise.jobs import run_job
 
-        result = work(request, log=log)
+        result = run_job(request, log=log)
     _show_job(result, as_json)
 
 
-def sweep(request: SweepRequest, as_json: bool) -> None:
+def sweep_verb(request: SweepRequest, as_json: bool) -> None:
     """Train a grid of K, schedules and seeds. Runs that are done stay done, and a failed one is shown as failed.
 
     \b
@@ -91,9 +91,9 @@ def sweep(request: SweepRequest, as_json: bool) -> None:
     for rule in request.k:
         parse_rule(rule)
     with stop_message():
-        from negwise.jobs import sweep as work
+        from negwise.jobs import run_sweep
 
-        result = work(request, log=log)
+        result = run_sweep(request, log=log)
     _show_job(result, as_json)
 
 

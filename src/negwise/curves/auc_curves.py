@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from negwise.curves.column_roles import SPLITS, ColumnRoles
-from negwise.curves.log_files import MAX_EXACT_COUNT, LogRow, LogTable, is_blank, quote
-from negwise.errors import InputError
+from negwise.curves.log_files import MAX_EXACT_COUNT, LogRow, LogTable, is_blank
+from negwise.errors import InputError, quote
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]

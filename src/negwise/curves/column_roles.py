@@ -11,8 +11,8 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from negwise.curves.log_files import LogTable, is_blank, quote, quote_all
-from negwise.errors import InputError
+from negwise.curves.log_files import LogTable, is_blank, quote_all
+from negwise.errors import InputError, quote
 
 SPLITS = ("train", "val")
 QUANTITIES = ("auc", "se", "queries", "pairs")
@@ -51,7 +51,7 @@ class ColumnRoles:
     """AUC columns whose names say neither training nor validation."""
 
 
-def split_words(name: str) -> frozenset[str]:
+def words_of_column(name: str) -> frozenset[str]:
     """The words of a name, in lower case: "run/valROC-auc" -> run, val, roc, auc."""
     return frozenset(word.lower() for word in _WORD.findall(name))
 
@@ -129,7 +129,7 @@ def _match_names(table: LogTable, names: list[str], columns: Mapping[str, str]) 
         run = _wandb_run(table, name)
         if runs and run not in runs | {None}:
             continue
-        words = split_words(name.removeprefix(run or ""))  # a run called "train-7" names no split
+        words = words_of_column(name.removeprefix(run or ""))  # a run called "train-7" names no split
         quantity = quantity_of(words)
         if quantity is not None:
             split = None if quantity in ("step", "epoch") else split_of(words)

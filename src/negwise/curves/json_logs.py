@@ -6,8 +6,8 @@ import json
 import re
 from dataclasses import replace
 
-from negwise.curves.log_files import MAX_EXACT_COUNT, LogRow, LogTable, is_blank, quote
-from negwise.errors import InputError
+from negwise.curves.log_files import MAX_EXACT_COUNT, LogRow, LogTable, is_blank
+from negwise.errors import InputError, quote
 
 RUN_RECORD_KINDS = ("step", "eval", "event")
 

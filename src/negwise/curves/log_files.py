@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from negwise.errors import InputError
+from negwise.errors import InputError, quote
 
 LOG_NAMES = ("run.jsonl", "trainer_state.json", "metrics.csv")
 LOG_PATTERNS = (
@@ -100,14 +100,6 @@ def read_text(file: Path) -> str:
 def is_blank(cell: object) -> bool:
     """Whether nothing was logged in the cell: no such key, JSON null, or empty text."""
     return cell is None or (isinstance(cell, str) and not cell.strip())
-
-
-def quote(value: object, width: int = 60) -> str:
-    """``value`` for a message: one line of at most ``width`` characters."""
-    if isinstance(value, list | dict):  # no repr: JSON may nest deeper than repr can go
-        return "a JSON list" if isinstance(value, list) else "a JSON object"
-    text = repr(value)
-    return text if len(text) <= width else f"{text[: width - 3]}..."
 
 
 def quote_all(names: Sequence[str]) -> str:

@@ -22,8 +22,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
-from negwise.datasets.text_input import PARQUET_MAGIC, BadRows, first_bytes, quote, read_lines
-from negwise.errors import InputError, require
+from negwise.datasets.text_input import PARQUET_MAGIC, BadRows, first_bytes, read_lines
+from negwise.errors import InputError, quote, require
 
 COMPRESSED_ENDINGS = ("", ".gz", ".xz", ".zst")
 SPLIT_FOLDERS = ("train", "dev", "test")

@@ -14,9 +14,9 @@ from typing import Any, NamedTuple
 from negwise.datasets.formats import DetectedFormat, choose_columns
 from negwise.datasets.rows import read_rows
 from negwise.datasets.table_cache import IdMap, TableWriter
-from negwise.datasets.text_input import BadRows, quote, read_delimited, read_lines
+from negwise.datasets.text_input import BadRows, read_delimited, read_lines
 from negwise.datasets.timestamps import looks_like_a_day, parse_timestamp
-from negwise.errors import InputError
+from negwise.errors import InputError, quote
 
 COLUMNS = {"user": "int32", "item": "int32", "time": "int64", "label": "int8", "impression": "int32"}
 

@@ -11,8 +11,9 @@ from pathlib import Path
 
 from negwise.datasets.formats import SPLIT_FOLDERS, DetectedFormat
 from negwise.datasets.table_cache import IdMap, TableWriter
-from negwise.datasets.text_input import BadRows, quote, read_lines
+from negwise.datasets.text_input import BadRows, read_lines
 from negwise.datasets.timestamps import parse_mind_timestamp
+from negwise.errors import quote
 from negwise.words import split_words
 
 NEWS = {"id": "string", "category": "string", "subcategory": "string", "title": "string", "abstract": "string"}

@@ -15,7 +15,8 @@ from typing import Any
 from negwise.datasets.formats import NEGATIVE, DetectedFormat, choose_columns
 from negwise.datasets.rows import is_unicode, read_rows
 from negwise.datasets.table_cache import IdMap, TableWriter
-from negwise.datasets.text_input import BadRows, quote
+from negwise.datasets.text_input import BadRows
+from negwise.errors import quote
 from negwise.words import has_words, split_words
 
 PAIRS = {"left": "string", "right": "string", "left_words": "ints", "right_words": "ints", "negatives": "ints"}

@@ -7,8 +7,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from negwise.datasets.formats import ROLES, DetectedFormat, matching_names, numbered_negatives
-from negwise.datasets.text_input import BadRows, quote, read_delimited, read_lines
-from negwise.errors import InputError, require
+from negwise.datasets.text_input import BadRows, read_delimited, read_lines
+from negwise.errors import InputError, quote, require
 
 BATCH_ROWS = 512
 READ_AHEAD = 2**16

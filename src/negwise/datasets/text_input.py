@@ -91,12 +91,6 @@ def check_skip_bad(skip_bad: int) -> int:
     return skip_bad
 
 
-def quote(value: object, most: int = 60) -> str:
-    """``repr(value)``, cut to ``most`` characters, for messages."""
-    text = repr(value)
-    return text if len(text) <= most else f"{text[: most - 3]}..."
-
-
 def read_lines(path: Path, bad_rows: BadRows) -> Iterator[tuple[int, str]]:
     """(line number from 1, text without its line end) of each UTF-8 line. Other lines are bad rows."""
     number = 0

@@ -14,7 +14,7 @@ HALF = u64(32)
 
 
 @njit(inline="always")
-def philox(c0, c1, c2, c3, k0, k1):  # type: ignore[no-untyped-def]
+def philox_scalar(c0, c1, c2, c3, k0, k1):  # type: ignore[no-untyped-def]
     """Four random words of 32 bits for one counter under one key; all arguments are 32-bit scalars."""
     for _ in range(ROUNDS):
         p0, p1 = u64(c0) * M0, u64(c2) * M1

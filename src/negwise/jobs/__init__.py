@@ -8,12 +8,12 @@ require("torch", extra="train")
 
 from negwise.jobs.arms import Arm, parse_arm
 from negwise.jobs.grid import Grid, choose_rate, rates_around, train_missing
-from negwise.jobs.main_job import JobResult, run, sweep
+from negwise.jobs.main_job import JobResult, run_job, run_sweep
 from negwise.jobs.pilot import bounded_auc, estimate_from_log
 from negwise.jobs.plan import parallelism
 from negwise.jobs.pool_progress import pool_progress
 from negwise.jobs.preparation import device_of, machine, versions
-from negwise.jobs.train import Trained, TrainResult, fit_task, load, train
+from negwise.jobs.single_run import Trained, TrainResult, fit_task, load, train_run
 from negwise.jobs.worker_pool import PlannedRun, failure_of
 
 __all__ = [
@@ -35,9 +35,9 @@ __all__ = [
     "parse_arm",
     "pool_progress",
     "rates_around",
-    "run",
-    "sweep",
-    "train",
+    "run_job",
+    "run_sweep",
     "train_missing",
+    "train_run",
     "versions",
 ]

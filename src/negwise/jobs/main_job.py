@@ -19,7 +19,7 @@ from negwise.jobs.plan import EVALUATIONS, FEWEST, START, fitting_steps, run_sec
 from negwise.jobs.pool_progress import pool_progress
 from negwise.jobs.preparation import Log, Prepared, format_duration, prepare_job
 from negwise.jobs.results import caveats_of, collect_results
-from negwise.jobs.train import Trained, load
+from negwise.jobs.single_run import Trained, load
 from negwise.jobs.worker_pool import PlannedRun, failure_of, train_all
 from negwise.records import (
     ESTIMATE,
@@ -69,7 +69,7 @@ class JobResult:
         return {**encode(self.record), "out": str(self.folder)}
 
 
-def run(request: RunRequest, *, log: Log = print) -> JobResult:
+def run_job(request: RunRequest, *, log: Log = print) -> JobResult:
     """Do the whole job in the folder ``request.out``; ``log`` receives a line for each decision."""
     folder = Path(request.out)
     typed = () if request.schedule in SCHEDULES else (parse_arm(request.schedule),)
@@ -97,7 +97,7 @@ def run(request: RunRequest, *, log: Log = print) -> JobResult:
         return _train_and_report(grid, prepared, "run", pilot, estimate, (*notes, *dropped), log)
 
 
-def sweep(request: SweepRequest, *, log: Log = print) -> JobResult:
+def run_sweep(request: SweepRequest, *, log: Log = print) -> JobResult:
     """Train a grid in the folder ``request.out``; ``log`` receives a line for each decision."""
     folder = Path(request.out)
     arms = tuple(parse_arm(rule) for rule in request.k)

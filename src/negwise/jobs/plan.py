@@ -13,11 +13,11 @@ from typing import Any
 
 from negwise.datasets import Source
 from negwise.errors import InputError
-from negwise.jobs.train import fit_task
+from negwise.jobs.single_run import fit_task
 from negwise.metrics.ranking import EvaluationSplit
 from negwise.records import RunLengths, StepTimes, read_run
 from negwise.requests import TrainRequest
-from negwise.tasks import Task, evaluate, evaluation_splits, make_task
+from negwise.tasks import Task, evaluate_model, evaluation_splits, make_task
 
 PILOT_SHARE = 0.3
 """Of the budget. A pilot that converges sooner leaves its rest unused."""
@@ -52,7 +52,7 @@ def _step_seconds(request: TrainRequest, task: Task, steps: int) -> float:
 
 def _evaluation_seconds(model: Any, split: EvaluationSplit) -> float:
     began = time.perf_counter()
-    evaluate(model, split)
+    evaluate_model(model, split)
     return time.perf_counter() - began
 
 

@@ -54,7 +54,7 @@ class ProgressReporter:
         print(line, file=sys.stderr)
 
 
-def main() -> None:
+def serve() -> None:
     """Serve requests until standard input ends."""
     # Whatever prints to standard output must not disturb the replies.
     out = os.fdopen(os.dup(1), "w", buffering=1)
@@ -96,13 +96,15 @@ def _serve(request: Message, reply: Reply) -> bool:
 
 def _train(message: Message, reply: Reply) -> Message:
     from negwise.jobs.pilot import check_convergence
-    from negwise.jobs.train import train
+    from negwise.jobs.single_run import train_run
 
     request, source = _request(message)
     rules = message.get("pilot")
     should_stop = None if rules is None else lambda log: check_convergence(log, **rules).converged
     # Whoever planned the run has checked how large a K may be.
-    return train(request, source=source, should_stop=should_stop, show=ProgressReporter(reply), any_k=True).to_dict()
+    return train_run(
+        request, source=source, should_stop=should_stop, show=ProgressReporter(reply), any_k=True
+    ).to_dict()
 
 
 def _time(message: Message, reply: Reply) -> Message:  # noqa: ARG001
@@ -124,4 +126,4 @@ def _request(message: Message) -> tuple[Any, Any]:
 
 
 if __name__ == "__main__":
-    main()
+    serve()

@@ -18,7 +18,7 @@ from negwise.losses.masking import ALL, INTEGERS, Masking, make_masking
 from negwise.protocols import Draw
 
 
-class Scores(NamedTuple):
+class PairScores(NamedTuple):
     """The arguments of the losses on scores, in their order: ``bpr(*scores(query, positive, negatives))``."""
 
     positive: Tensor  # (B,)
@@ -35,7 +35,7 @@ def scores(
     mask: Tensor | None = None,
     positive_ids: Tensor | None = None,
     temperature: float | Tensor = 1.0,
-) -> Scores:
+) -> PairScores:
     """Dot products divided by ``temperature``, for the losses that take scores. The arguments are those of `info_nce`.
 
     >>> scores(torch.eye(2), torch.eye(2)).mask  # in-batch negatives: a row's own positive is masked
@@ -49,7 +49,7 @@ def scores(
     layout, masking = arrange(query, positive, negatives, ids, mask, None, positive_ids, dtype)
     with torch.autocast(query.device.type, enabled=False):
         scaled = query.to(dtype) / check_temperature(temperature, query, dtype)
-        return Scores(
+        return PairScores(
             positive=(scaled * positive.to(dtype)).sum(1),
             negatives=reference.negative_scores(scaled, layout, masking),
             mask=masking.allowed(ALL, ALL),

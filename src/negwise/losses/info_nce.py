@@ -56,7 +56,7 @@ STREAM_THRESHOLD = 2**19
 """From this many numbers on, streaming is faster (measured on a CPU, where the cache ends) and saves memory."""
 
 
-class Choice(NamedTuple):
+class ChosenImpl(NamedTuple):
     """An implementation and the reason for the choice."""
 
     impl: str
@@ -184,7 +184,7 @@ def which_impl(
     log_q: Tensor | None = None,
     positive_ids: Tensor | None = None,
     impl: str = "auto",
-) -> Choice:
+) -> ChosenImpl:
     """The implementation that `info_nce` uses for these tensors, and why.
 
     >>> which_impl(torch.zeros(2, 8), torch.zeros(2, 8), torch.zeros(100_000, 8)).impl
@@ -206,7 +206,7 @@ def _plan(
     log_q: Tensor | None,
     positive_ids: Tensor | None,
     dtype: torch.dtype,
-) -> tuple[Choice, Keys, Masking]:
+) -> tuple[ChosenImpl, Keys, Masking]:
     """The implementation, and the negatives arranged for it. Values are not checked if a kernel is chosen."""
     if impl != "auto" and impl not in IMPLEMENTATIONS:
         raise InputError(f"impl={impl!r}; expected 'auto' or one of {', '.join(map(repr, IMPLEMENTATIONS))}")
@@ -221,11 +221,11 @@ def _plan(
             why = (
                 f"{masking.width:,} ids per row into a table of {len(layout.keys):,}: counting them first is less work"
             )
-            return Choice("counted", why), fused.as_counted(layout), masking
+            return ChosenImpl("counted", why), fused.as_counted(layout), masking
         if impl == "counted":
             reason = fused.cannot_count(layout, query, masking)
             if reason is None:
-                return Choice(impl, "as requested"), fused.as_counted(layout), masking
+                return ChosenImpl(impl, "as requested"), fused.as_counted(layout), masking
         else:
             reason = fused.too_large(layout, len(query), masking.width)
             if reason is None and impl == "auto":
@@ -236,7 +236,7 @@ def _plan(
                     if impl == "fused"
                     else f"kernels for {query.device.type} that do not wait for the GPU"
                 )
-                return Choice("fused", why), layout, masking
+                return ChosenImpl("fused", why), layout, masking
     if impl in KERNEL_IMPLS:
         raise InputError(f"impl={impl!r}, but {reason}. Pass impl='auto'")
     ids, mask = resolve_draw(query, negatives, ids, mask, log_q)
@@ -244,12 +244,14 @@ def _plan(
     return _choose(impl, layout, masking, len(query), dtype), layout, masking
 
 
-def _choose(impl: str, layout: Layout, masking: Masking, rows: int, dtype: torch.dtype) -> Choice:
+def _choose(impl: str, layout: Layout, masking: Masking, rows: int, dtype: torch.dtype) -> ChosenImpl:
     if impl != "auto":
-        return Choice(impl, "as requested")
+        return ChosenImpl(impl, "as requested")
     if torch.compiler.is_compiling():
-        return Choice("reference", "torch.compile cannot trace the streamed pass")
+        return ChosenImpl("reference", "torch.compile cannot trace the streamed pass")
     numbers = layout.copied_size(rows, masking.width, masking.partial, dtype)
     if numbers < STREAM_THRESHOLD:
-        return Choice("reference", f"it copies {numbers:,} numbers; streaming pays off from {STREAM_THRESHOLD:,} on")
-    return Choice("streamed", f"the reference would copy {numbers:,} numbers")
+        return ChosenImpl(
+            "reference", f"it copies {numbers:,} numbers; streaming pays off from {STREAM_THRESHOLD:,} on"
+        )
+    return ChosenImpl("streamed", f"the reference would copy {numbers:,} numbers")

@@ -323,7 +323,7 @@ def _own(chunks: Sequence[Any]) -> Sequence[Any]:
 
     Then None, where another rank has one more.
     """
-    rank, world = distributed.rank(), distributed.world_size()
+    rank, world = distributed.process_rank(), distributed.world_size()
     mine = chunks[len(chunks) * rank // world : len(chunks) * (rank + 1) // world]
     return [*mine, *[None] * (-(-len(chunks) // world) - len(mine))]
 

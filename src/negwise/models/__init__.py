@@ -14,7 +14,7 @@ require("torch", extra="torch")
 from negwise.models.bert4rec import BERT4Rec
 from negwise.models.build import MODELS, build
 from negwise.models.cloze import MaskedItems, mask_sequence
-from negwise.models.hyperparameters import CHOICES, PAPER, Choice, PaperSettings
+from negwise.models.hyperparameters import CHOICES, PAPER, OpenChoice, PaperSettings
 from negwise.models.lstur import LSTUR
 from negwise.models.naml import NAML
 from negwise.models.nrms import NRMS
@@ -30,8 +30,8 @@ __all__ = [
     "NRMS",
     "PAPER",
     "BERT4Rec",
-    "Choice",
     "MaskedItems",
+    "OpenChoice",
     "PaperSettings",
     "Siamese",
     "WordTokenizer",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from negwise.draws.compiled_philox import HALF, philox, u32, u64
+from negwise.draws.compiled_philox import HALF, philox_scalar, u32, u64
 
 LOW = u64(0xFFFFFFFF)
 
@@ -27,12 +27,12 @@ def choose_masked(chosen, mask, numbers, rate, last_below, step, stream, seed, l
             continue
         c1 = u32(u64(numbers[b]) & LOW)
         c3 = u32((u64(numbers[b]) >> HALF) | u64(stream))
-        if np.int64(philox(u32(last_item_block), c1, u32(step), c3, k0, k1)[0]) < last_below:
+        if np.int64(philox_scalar(u32(last_item_block), c1, u32(step), c3, k0, k1)[0]) < last_below:
             chosen[b, positions[length - 1]] = True
             continue
         for part in range((length + 3) // 4):
             first = 4 * part
-            w0, w1, w2, w3 = philox(u32(part), c1, u32(step), c3, k0, k1)
+            w0, w1, w2, w3 = philox_scalar(u32(part), c1, u32(step), c3, k0, k1)
             ranked[first] = u64(w0) << HALF | u64(first)
             ranked[first + 1] = u64(w1) << HALF | u64(first + 1)
             ranked[first + 2] = u64(w2) << HALF | u64(first + 2)

@@ -65,7 +65,7 @@ _CNN = ("naml", "lstur", "siamese-cnn")
 
 
 @dataclass(frozen=True)
-class Choice:
+class OpenChoice:
     """A hyper-parameter that the paper leaves open: what it is, for which models, our value and why."""
 
     what: str
@@ -75,156 +75,158 @@ class Choice:
 
 
 CHOICES = (
-    Choice(
+    OpenChoice(
         "width of word embeddings",
         _TEXT,
         f"{EMBEDDING_WIDTH}, or the width of the loaded vectors",
         "the width of the GloVe vectors that the NAML authors' code loads; the NRMS authors' code has 300 too",
     ),
-    Choice(
+    OpenChoice(
         "initial embeddings of words and categories",
         _TEXT,
         f"normal, std {EMBEDDING_STD}; with loaded vectors, missing words follow the mean and std of each column",
         "a missing word should look like other words and not differ in length",
     ),
-    Choice(
+    OpenChoice(
         "initial weights",
         _TEXT,
         "Glorot uniform; recurrent weights orthogonal; biases 0, but 1 for the forget gate of the LSTM",
         "the defaults of Keras, which the paper used",
     ),
-    Choice(
+    OpenChoice(
         "positions of dropout",
         _TEXT,
         "on word vectors, and before additive attention over words or (NRMS) over self-attended news; in the "
         "Transformer also on attention weights and on each sublayer's output",
         "as in the NRMS authors' code; in the Transformer as in BERT",
     ),
-    Choice(
+    OpenChoice(
         "width inside additive attention",
         _TEXT,
         str(POOLING_WIDTH),
         "as in the NRMS authors' code, in NAML of microsoft/recommenders and in LSTUR of newsreclib",
     ),
-    Choice(
+    OpenChoice(
         "scores of self-attention",
         ("nrms",),
         "dot products of two projections divided by the square root of the head size, no biases",
         "the NRMS authors' code",
     ),
-    Choice(
+    OpenChoice(
         "window of the CNN", _CNN, str(CNN_WINDOW), "as in NAML of microsoft/recommenders and in LSTUR of newsreclib"
     ),
-    Choice(
+    OpenChoice(
         "width of category embeddings",
         ("naml", "lstur"),
         str(CATEGORY_WIDTH),
         "as in NAML of microsoft/recommenders and in LSTUR of newsreclib; in LSTUR they are concatenated with the "
         "title's vector, so that D = 256 + 2 * 100",
     ),
-    Choice(
+    OpenChoice(
         "variant of LSTUR",
         ("lstur",),
         USER_VARIANT,
         "its paper has both; with this one a user without history is the long-term vector, without a special case",
     ),
-    Choice(
+    OpenChoice(
         "reset gate of the GRU",
         ("lstur",),
         "applied after the product of weights and state",
         "as in PyTorch and cuDNN, which run a whole history in one call",
     ),
-    Choice(
+    OpenChoice(
         "masking of the long-term user vector",
         ("lstur",),
         f"with probability {USER_MASK_RATE} in training; initial vectors are 0",
         "newsreclib's rate (other code has 0.1); with initial vectors of 0, as in microsoft/recommenders, a user "
         "unseen in training equals a masked user",
     ),
-    Choice(
+    OpenChoice(
         "a news item without abstract or category",
         ("naml",),
         "the attention over views masks that view",
         "a zero vector instead would still get attention weight",
     ),
-    Choice(
+    OpenChoice(
         "an empty history",
         ("nrms", "naml"),
         "the zero vector: all candidates tie",
         "nothing is known about the user; an invented history would look like data",
     ),
-    Choice(
+    OpenChoice(
         "layers, inner width, order of normalisation",
         ("siamese-transformer",),
         f"words projected to 256, {TEXT_LAYERS} layers, {INNER_RATIO} x 256, ReLU, post-norm",
         "the layer of Vaswani et al. 2017, with the fewest layers at which one uses the output of another",
     ),
-    Choice(
+    OpenChoice(
         "positions of words",
         ("siamese-transformer",),
         "sinusoids",
         "no weights, so that a checkpoint works for texts of any length",
     ),
-    Choice(
+    OpenChoice(
         "pooling of a text",
         _SIAMESE,
         "additive attention",
         "as in the news models, so that the three siamese models differ only in the layer over words",
     ),
-    Choice(
+    OpenChoice(
         "activation of the CNN",
         ("siamese-cnn",),
         "GELU (the news models have ReLU, as in NAML of microsoft/recommenders)",
         "with ReLU a text of one or two words can become the zero vector, which has no gradient",
     ),
-    Choice(
+    OpenChoice(
         "direction of the LSTM", ("siamese-lstm",), "one", "256 units are D, and padding on the right changes no state"
     ),
-    Choice(
+    OpenChoice(
         "score of two texts",
         _SIAMESE,
         f"cosine / {TEXT_TEMPERATURE}",
         "bounded, so that long vectors cannot saturate the softmax; temperature=None gives the plain dot product",
     ),
-    Choice(
+    OpenChoice(
         "layers, inner width, activation, order of normalisation",
         ("bert4rec",),
         f"{BERT4REC_LAYERS} layers, {INNER_RATIO} x 64, GELU, post-norm, and one more layer norm on queries",
         "the BERT4Rec authors' code and its settings for ML-1M",
     ),
-    Choice(
+    OpenChoice(
         "initial weights",
         ("bert4rec",),
         f"normal, std {BERT4REC_STD}, truncated at two std; biases 0",
         "the BERT4Rec authors' code: TensorFlow's truncated normal",
     ),
-    Choice(
+    OpenChoice(
         "length of a sequence",
         ("bert4rec",),
         f"{BERT4REC_MAX_LENGTH} items, and one position for the mask of the next item",
         "the BERT4Rec authors' settings for ML-1M, where the mask is one of the 200",
     ),
-    Choice(
+    OpenChoice(
         "positions of items",
         ("bert4rec",),
         "learned, counted from the end",
         "the next item then always has the same position, and padding on either side changes nothing",
     ),
-    Choice("share of items masked", ("bert4rec",), str(BERT4REC_MASK_RATE), "the BERT4Rec authors' settings for ML-1M"),
-    Choice(
+    OpenChoice(
+        "share of items masked", ("bert4rec",), str(BERT4REC_MASK_RATE), "the BERT4Rec authors' settings for ML-1M"
+    ),
+    OpenChoice(
         "rows with only the last item masked",
         ("bert4rec",),
         "1 in 11",
         "the authors' code masks each sequence ten times at random and once at its last item",
     ),
-    Choice(
+    OpenChoice(
         "bias of an item",
         ("bert4rec",),
         "none (the authors' code has one)",
         "scores are dot products; the last layer norm adds the same vector b to every query, and e . b acts as the "
         "bias of item e",
     ),
-    Choice(
+    OpenChoice(
         "words and clicks kept",
         _TEXT,
         f"titles {TITLE_WORDS}, abstracts and bodies {BODY_WORDS}, histories {HISTORY}",

@@ -107,7 +107,7 @@ def parse_rates(text: str) -> tuple[float, ...] | None:
 def check_rates(rates: tuple[float, ...] | None) -> None:
     """Learning rates: finite, above 0, each once."""
     for rate in rates or ():
-        if not 0 < rate < float("inf"):
-            raise InputError(f"learning_rate: got {rate:g}, expected a number above 0, as 1e-3.")
+        if not isinstance(rate, int | float) or not 0 < rate < float("inf"):
+            raise InputError(f"learning_rate: got {rate}, expected a number above 0, as 1e-3.")
     if rates is not None and len({f"{rate:g}" for rate in rates}) < len(rates):
         raise InputError(f"learning_rate: got {', '.join(f'{rate:g}' for rate in rates)}, expected each once.")

@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from negwise.draws.compiled_philox import HALF, philox, u32, u64
+from negwise.draws.compiled_philox import HALF, philox_scalar, u32, u64
 from negwise.samplers.request import MAX_REDRAWS
 
 LOW = u64(0xFFFFFFFF)
@@ -50,7 +50,7 @@ def is_excluded(item, excluded, start, end):  # type: ignore[no-untyped-def]
 def fill_words(hi, lo, c0, c1, c2, c3, k0, k1, count):  # type: ignore[no-untyped-def]
     """`negwise.samplers.request.slot_words`: two slots from each of ``count`` counters."""
     for b in range(count):
-        w0, w1, w2, w3 = philox(c0[b], c1[b], c2, c3[b], k0, k1)
+        w0, w1, w2, w3 = philox_scalar(c0[b], c1[b], c2, c3[b], k0, k1)
         hi[2 * b], lo[2 * b], hi[2 * b + 1], lo[2 * b + 1] = w0, w1, w2, w3
 
 

@@ -10,7 +10,7 @@ from negwise.tasks.sampler_choice import make_sampler, max_negatives
 from negwise.tasks.task import (
     Task,
     TokenizedTexts,
-    evaluate,
+    evaluate_model,
     evaluation_splits,
     load_data,
     make_loss,
@@ -23,7 +23,7 @@ from negwise.tasks.task import (
 __all__ = [
     "Task",
     "TokenizedTexts",
-    "evaluate",
+    "evaluate_model",
     "evaluation_splits",
     "load_data",
     "make_loss",

@@ -201,7 +201,7 @@ def evaluation_splits(data: TaskData, max_queries: int | None = None) -> dict[st
     return {name: subset(split, min(size.get(name, ALL), max_queries or ALL)) for name, split in whole.items()}
 
 
-def evaluate(model: Any, split: EvaluationSplit, cutoffs: tuple[int, ...] = (5, 10)) -> metrics.MetricSummary:
+def evaluate_model(model: Any, split: EvaluationSplit, cutoffs: tuple[int, ...] = (5, 10)) -> metrics.MetricSummary:
     """Every metric of ``model`` on ``split``, dropout off."""
     return metrics.evaluate(rank_positives(model, split), cutoffs)
 

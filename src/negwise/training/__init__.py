@@ -17,7 +17,7 @@ from negwise.errors import require
 
 require("torch", extra="train")
 
-from negwise.training.batches import EpochOrder, Examples
+from negwise.training.batches import EpochOrder, TrainingExamples
 from negwise.training.checkpoint import CheckpointError, load_weights
 from negwise.training.journal import Display
 from negwise.training.launch import Stopped
@@ -30,10 +30,10 @@ __all__ = [
     "CheckpointError",
     "Display",
     "EpochOrder",
-    "Examples",
     "Settings",
     "ShouldStop",
     "Stopped",
+    "TrainingExamples",
     "config_changes",
     "fit",
     "load_weights",

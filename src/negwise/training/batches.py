@@ -32,7 +32,7 @@ CPU = torch.device("cpu")
 T = TypeVar("T")
 
 
-class Examples(Protocol):
+class TrainingExamples(Protocol):
     """Examples by number: ``batch(indices)`` gives the queries, positives (B,) and groups (B,), all int64."""
 
     def __len__(self) -> int: ...
@@ -69,7 +69,7 @@ def _permutation(n: int, seed: int, epoch: int) -> Ints:
 
 
 @dataclass(frozen=True, eq=False)
-class Batch:
+class PreparedBatch:
     """A rank's queries. ``positives``, ``groups`` and ``numbers``, the numbers of the rows, are (P,) int64.
 
     ``counted`` is how many of them count: all, or none.
@@ -87,7 +87,9 @@ def rank_slice(rows: int, rank: int, world: int) -> slice:
     return slice(rows * rank // world, rows * (rank + 1) // world)
 
 
-def load_batch(examples: Examples, rows: Ints, mine: slice, key: Key, mask_items: MaskItems | None) -> Batch:
+def load_batch(
+    examples: TrainingExamples, rows: Ints, mine: slice, key: Key, mask_items: MaskItems | None
+) -> PreparedBatch:
     """This rank's part of the global batch of examples ``rows``, at the step of ``key``, on the CPU.
 
     A rank without rows works on the first one, which does not count, so that all take part in every step. A query read
@@ -102,10 +104,10 @@ def load_batch(examples: Examples, rows: Ints, mine: slice, key: Key, mask_items
         assert query.positions is not None
         row, place = query.positions.unbind(1)
         numbers, groups = numbers[row] * query.items.shape[1] + place, groups[row]
-    return Batch(query, positives, groups, numbers, len(positives) if counts else 0)
+    return PreparedBatch(query, positives, groups, numbers, len(positives) if counts else 0)
 
 
-def draw_negatives(sampler: Sampler, batch: Batch, k: float, key: Key, device: torch.device = CPU) -> Negatives:
+def draw_negatives(sampler: Sampler, batch: PreparedBatch, k: float, key: Key, device: torch.device = CPU) -> Negatives:
     """The negatives of ``batch``: what its rows would get in one process, however many processes there are.
 
     They are drawn on the CPU and moved from there: the same bits as on a GPU, and on an H200 five times as fast.
@@ -120,7 +122,7 @@ def draw_negatives(sampler: Sampler, batch: Batch, k: float, key: Key, device: t
     return sampler(batch.positives, k, numbered, owner=batch.groups, **more)
 
 
-def plan_negatives(sampler: Planner, batch: Batch, k: float, key: Key) -> Draw:
+def plan_negatives(sampler: Planner, batch: PreparedBatch, k: float, key: Key) -> Draw:
     """The same negatives, to be drawn where they are looked up."""
     drawn = sampler.plan(batch.positives, k, Key(key.seed, key.step, batch.numbers), owner=batch.groups)
     return replace(drawn, when=torch.tensor(key.step))
@@ -160,7 +162,7 @@ class BatchPreparer:
     ``planner``: a sampler whose negatives the loss draws itself. ``pad`` rounds sizes up, for CUDA graphs.
     """
 
-    examples: Examples
+    examples: TrainingExamples
     order: EpochOrder
     sampler: Sampler
     model: Any

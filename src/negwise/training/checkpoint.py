@@ -103,10 +103,10 @@ def write_file(path: Path, content: bytes) -> None:
 def latest(out: Path) -> Checkpoint | None:
     """The last checkpoint of the run folder ``out``, checked; None where there is none."""
     found = steps(out)
-    return read(out, found[-1]) if found else None
+    return read_checkpoint(out, found[-1]) if found else None
 
 
-def read(out: Path, step: int) -> Checkpoint:
+def read_checkpoint(out: Path, step: int) -> Checkpoint:
     """The checkpoint of ``step``: each of its files is there and is what was written."""
     return _checked(out / FOLDER / str(step))
 
@@ -140,7 +140,7 @@ def load_weights(model: nn.Module, path: str | os.PathLike[str]) -> nn.Module:
         found = latest(folder)
         if found is None:
             raise CheckpointError(f"{folder}: no checkpoint here. Pass the folder of a run or one of its checkpoints")
-        folder = read(folder, _best(found.state, found.step)).folder
+        folder = read_checkpoint(folder, _best(found.state, found.step)).folder
     weights = load((folder / WEIGHTS).read_bytes())
     try:
         model.load_state_dict(weights)

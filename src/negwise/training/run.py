@@ -315,7 +315,7 @@ class Run:
         last, evaluations = self.state.step, self.best_evaluations()
         recommended: Recommended | None = None
         if "test" in self.evaluation.splits:
-            checkpoint.load_weights(self.model, checkpoint.read(self.out, self.kept).folder)
+            checkpoint.load_weights(self.model, checkpoint.read_checkpoint(self.out, self.kept).folder)
             try:
                 ranks = self.ranks("test", self.leave_if_asked)
                 evaluations["test"] = self.scores(ranks)
@@ -323,7 +323,7 @@ class Run:
                     write_ranks(self.out, ranks)
                 recommended = self.recommended()
             finally:
-                checkpoint.load_weights(self.model, checkpoint.read(self.out, last).folder)
+                checkpoint.load_weights(self.model, checkpoint.read_checkpoint(self.out, last).folder)
         result = replace(self.result(evaluations), recommended=recommended)
         if self.fabric.global_rank == 0:
             write_result(self.out / RESULT, result)

@@ -17,7 +17,7 @@ from negwise.metrics.ranking import EvaluationSplit
 from negwise.protocols import Loss, OpenLoopRule, Rule, Sampler
 from negwise.records import RunResult, read_result
 from negwise.training import checkpoint
-from negwise.training.batches import BatchPreparer, EpochOrder, Examples, Ints, MaskItems, nested_samplers
+from negwise.training.batches import BatchPreparer, EpochOrder, Ints, MaskItems, TrainingExamples, nested_samplers
 from negwise.training.cuda_graphs import pad_sizes, resolve_graphs, use_graphs
 from negwise.training.journal import Display, Journal, Silent, display
 from negwise.training.k_control import KController
@@ -38,7 +38,7 @@ def adam(parameters: Iterable[nn.Parameter]) -> torch.optim.Optimizer:
 def fit(
     out: str | Path,
     model: nn.Module,
-    examples: Examples,
+    examples: TrainingExamples,
     *,
     n_items: int,
     sampler: Sampler,
@@ -94,7 +94,7 @@ def fit(
     check_config(folder, whole)
     result = read_result(folder)
     if result is not None:
-        checkpoint.load_weights(model, checkpoint.read(folder, result.steps).folder)
+        checkpoint.load_weights(model, checkpoint.read_checkpoint(folder, result.steps).folder)
         return result
     fabric = make_fabric(settings.device, settings.precision)
     first = fabric.global_rank == 0

@@ -1,4 +1,4 @@
-"""One run: `train` makes the task of a request and trains it; `load` opens what came out."""
+"""One run: `train_run` makes the task of a request and trains it; `load` opens what came out."""
 
 from __future__ import annotations
 
@@ -33,12 +33,17 @@ class TrainResult:
     folder: Path
     record: RunResult
 
+    @property
+    def model(self) -> Trained:
+        """The model with its best weights, and its data."""
+        return load(self.folder)
+
     def to_dict(self) -> dict[str, Any]:
         """Plain values, ready for JSON."""
         return {**encode(self.record), "out": str(self.folder)}
 
 
-def train(
+def train_run(
     request: TrainRequest,
     *,
     source: Source | None = None,
@@ -75,7 +80,7 @@ def fit_task(
     until: int | None = None,
     show: bool | Display = True,
 ) -> RunResult:
-    """`train` with a task that is made."""
+    """`train_run` with a task that is made."""
     assert request.model is not None
     paper = PAPER[request.model]
     batch_size = request.batch_size or paper.batch_size
