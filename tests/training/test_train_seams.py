@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pytest
@@ -167,3 +168,12 @@ def test_wins_over_given_and_drawn_negatives_are_apart(tmp_path):
         assert low - 1e-9 <= record.win_rate <= high + 1e-9
     run(tmp_path / "none", Dot(), world, steps=2)
     assert all(record.given_win_rate is None for record in read_run(tmp_path / "none").steps)
+
+
+def test_a_loss_has_the_same_name_in_every_process():
+    """The address in the ``repr`` of a function changes from process to process; a run could not resume by it."""
+    from negwise.training.trainer import _name_of
+
+    assert _name_of(bpr) == "negwise.losses.score_losses.bpr"
+    assert _name_of(partial(bpr, reduction="sum")) == "negwise.losses.score_losses.bpr(('reduction', 'sum'))"
+    assert _name_of(Pairwise()) == "Pairwise()"

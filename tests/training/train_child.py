@@ -25,7 +25,7 @@ from train_world import Dot, Mean, Watching, make_sampler, make_world, run
 from negwise.records import RunLogWriter
 from negwise.samplers import Hardest, Mixture, Queue
 from negwise.tasks.sampler_choice import ModelScore
-from negwise.training import Stopped, batches, checkpoint
+from negwise.training import Stopped, batches, checkpoint, evaluation
 from negwise.training import run as run_module
 
 CASES = {
@@ -117,7 +117,7 @@ def arrange(point: str, number: int) -> None:
     elif point == "interrupt":
         before(batches, "load_batch", at(number, interrupt))
     elif point == "judge":
-        before(run_module, "rank_positives", at(number, interrupt))
+        before(evaluation, "rank_positives", at(number, interrupt))
     elif point == "room":
         resource.setrlimit(resource.RLIMIT_FSIZE, (number, resource.RLIM_INFINITY))
 

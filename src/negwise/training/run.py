@@ -16,13 +16,13 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from negwise import distributed, metrics
+from negwise import distributed
 from negwise.losses import raise_deferred_errors
-from negwise.metrics.ranking import EvaluationSplit, rank_positives, recommend
 from negwise.records import RESULT, BestStep, Recommended, RunLog, RunResult, Scores, StepRecord, decode, read_run
 from negwise.training import checkpoint
-from negwise.training.batches import BatchPreparer, Ints, Prefetcher, is_stateful, nested_samplers
+from negwise.training.batches import BatchPreparer, Prefetcher, is_stateful, nested_samplers
 from negwise.training.cuda_graphs import GraphedStep
+from negwise.training.evaluation import Evaluation
 from negwise.training.journal import Journal
 from negwise.training.k_control import KController
 from negwise.training.launch import SignalGuard, Stopped, reseed
@@ -63,20 +63,6 @@ class Optimization:
                 group["lr"].fill_(rate * scale)
             else:
                 group["lr"] = rate * scale
-
-
-@dataclass(eq=False)
-class Evaluation:
-    """How a run is evaluated: its splits, the metric that decides which weights are kept, and popularity counts."""
-
-    splits: Mapping[str, EvaluationSplit]
-    metric: str = "auc"
-    popularity: Ints | None = None
-
-    @property
-    def cutoffs(self) -> tuple[int, ...]:
-        """Cut-offs of top-n metrics, the metric's own among them."""
-        return tuple(sorted({5, 10, *(int(part) for part in self.metric.split("@")[1:])}))
 
 
 @dataclass(eq=False)
@@ -224,8 +210,9 @@ class Run:
     def evaluate(self) -> None:
         """Evaluate the training and validation splits, and remember the best validation value of the metric."""
         step, metric = self.state.step, self.evaluation.metric
+        between = self.between_chunks(self.stop_if_asked)
         names = [name for name in ("train", "val") if name in self.evaluation.splits]
-        found = {name: self.scores(self.ranks(name, self.stop_if_asked)) for name in names}
+        found = {name: self.evaluation.scores(self.evaluation.ranks(name, self.model, between)) for name in names}
         for name, scores in found.items():
             self.journal.evaluation(step, name, scores)
         value = found["val"].value(metric) if "val" in found else None
@@ -238,31 +225,14 @@ class Run:
         if auc is not None:
             self.rule.evaluated(step, auc)
 
-    def scores(self, ranks: metrics.Ranks) -> Scores:
-        return Scores(**metrics.evaluate(ranks, self.evaluation.cutoffs).record())
+    def between_chunks(self, stop: Callable[[], None]) -> Callable[[], None]:
+        """What runs between the chunks of an evaluation, where ``stop`` may end it."""
 
-    def ranks(self, name: str, between: Callable[[], None]) -> metrics.Ranks:
-        """The rank of every positive of a split; ``between`` chunks a stop may end the evaluation."""
-
-        def between_chunks() -> None:
+        def between() -> None:
             self.agree()
-            between()
+            stop()
 
-        split = self.evaluation.splits[name]
-        return rank_positives(self.model, split, autocast=self.fabric.autocast, between=between_chunks)
-
-    def recommended(self) -> Recommended | None:
-        """What the model puts first on the test split, where popularity is known."""
-        if self.evaluation.popularity is None:
-            return None
-
-        def between_chunks() -> None:
-            self.agree()
-            self.leave_if_asked()
-
-        test, counts = self.evaluation.splits["test"], self.evaluation.popularity
-        found = recommend(self.model, test, counts, autocast=self.fabric.autocast, between=between_chunks)
-        return Recommended(**found)
+        return between
 
     def agree(self) -> None:
         """Let every rank know whether one of them was asked to stop; all have to call it."""
@@ -316,12 +286,13 @@ class Run:
         recommended: Recommended | None = None
         if "test" in self.evaluation.splits:
             checkpoint.load_weights(self.model, checkpoint.read_checkpoint(self.out, self.kept).folder)
+            between = self.between_chunks(self.leave_if_asked)
             try:
-                ranks = self.ranks("test", self.leave_if_asked)
-                evaluations["test"] = self.scores(ranks)
+                ranks = self.evaluation.ranks("test", self.model, between)
+                evaluations["test"] = self.evaluation.scores(ranks)
                 if self.fabric.global_rank == 0:
                     write_ranks(self.out, ranks)
-                recommended = self.recommended()
+                recommended = self.evaluation.recommended(self.model, between)
             finally:
                 checkpoint.load_weights(self.model, checkpoint.read_checkpoint(self.out, last).folder)
         result = replace(self.result(evaluations), recommended=recommended)

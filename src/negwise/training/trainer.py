@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import nullcontext
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,10 +20,11 @@ from negwise.records import RunResult, read_result
 from negwise.training import checkpoint
 from negwise.training.batches import BatchPreparer, EpochOrder, Ints, MaskItems, TrainingExamples, nested_samplers
 from negwise.training.cuda_graphs import pad_sizes, resolve_graphs, use_graphs
+from negwise.training.evaluation import Evaluation
 from negwise.training.journal import Display, Journal, Silent, display
 from negwise.training.k_control import KController
 from negwise.training.launch import SignalGuard, fixed_threads, make_fabric, own_generators, resolve_threads
-from negwise.training.run import Evaluation, Optimization, Run, RunState, ShouldStop
+from negwise.training.run import Optimization, Run, RunState, ShouldStop
 from negwise.training.run_folder import check_config, fingerprint, write_assets, write_config
 from negwise.training.settings import Settings
 from negwise.training.step import TrainingStep
@@ -150,7 +152,7 @@ def fit(
                 Optimization(optimizer_of_fabric, rates, lr_scale),
                 batches,
                 KController(rule, settings.steps, settings.lag, state.step, state.k),
-                Evaluation(splits or {}, metric, popularity),
+                Evaluation(splits or {}, metric, popularity, fabric.autocast),
                 settings,
                 journal,
                 signals,
@@ -165,8 +167,15 @@ def fit(
 
 def _choices(loss: Loss, metric: str) -> dict[str, Any]:
     """What a run says of its loss and metric, where they are not the usual ones."""
-    chosen = {} if loss is info_nce else {"loss": repr(loss)}
+    chosen = {} if loss is info_nce else {"loss": _name_of(loss)}
     return chosen if metric == "auc" else {**chosen, "metric": metric}
+
+
+def _name_of(loss: Any) -> str:
+    """A name that is the same in the next process, which the address in a function's ``repr`` is not."""
+    if isinstance(loss, partial):
+        return f"{_name_of(loss.func)}({', '.join(map(repr, (*loss.args, *sorted(loss.keywords.items()))))})"
+    return f"{loss.__module__}.{loss.__qualname__}" if hasattr(loss, "__qualname__") else repr(loss)
 
 
 def _stateful(sampler: Sampler) -> list[Any]:
