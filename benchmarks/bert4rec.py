@@ -26,7 +26,7 @@ from benchmarks import data
 from benchmarks.cases import Found, bar
 from negwise.datasets import Ragged, TaskData
 from negwise.draws import Key
-from negwise.metrics.ranking import ImpressionRanking
+from negwise.metrics.model_ranking import ImpressionRanking
 from negwise.models import build
 from negwise.protocols import Query
 from negwise.records import RunLog, read_run

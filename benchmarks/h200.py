@@ -97,8 +97,8 @@ def evaluation(task: Task, impressions: int = 73_000) -> float:
     """Seconds to encode all news and to rank so many impressions, those of the sample over and over."""
     model = task.model.to(CUDA)
     split = evaluation_splits(task.data)["val"]
-    times = -(-impressions // len(split.chosen))
-    changes = {name: np.tile(getattr(split, name), times)[:impressions] for name in ("chosen", "groups")}
+    times = -(-impressions // len(split.query_examples))
+    changes = {name: np.tile(getattr(split, name), times)[:impressions] for name in ("query_examples", "groups")}
     many = type(split)(**{**vars(split), **changes})
     evaluate_model(model, split)
     torch.cuda.synchronize()

@@ -28,7 +28,7 @@ from benchmarks import data
 from benchmarks.table import Row, peak_extra_mb, seconds
 from negwise.draws import Key
 from negwise.losses import info_nce
-from negwise.metrics.ranking import ImpressionRanking
+from negwise.metrics.model_ranking import ImpressionRanking
 from negwise.models import build
 from negwise.protocols import Negatives, Query
 from negwise.samplers import Pool, Uniform

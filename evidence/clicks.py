@@ -28,7 +28,7 @@ from negwise import metrics
 from negwise.datasets import ClickWorld, clicks
 from negwise.files import lock_folder, write_atomically, write_json
 from negwise.jobs import fit_task, machine, parallelism, versions
-from negwise.metrics.ranking import CandidateVectors
+from negwise.metrics.model_ranking import CandidateVectors
 from negwise.records import read_result, read_run
 from negwise.requests import TrainRequest
 from negwise.tasks import evaluation_splits, make_task

@@ -13,7 +13,7 @@ from lightning_utilities import apply_to_collection
 from loss_loops import random_case
 from torch.utils._pytree import tree_flatten, tree_map, tree_unflatten
 
-from negwise.losses import CorrectedLoss, LossResult, bpr, info_nce, scores
+from negwise.losses import LossResult, LossWithoutBound, bpr, info_nce, scores
 
 
 def test_weight_and_reduction() -> None:
@@ -37,11 +37,11 @@ def test_result_carries_counts_and_says_what_the_bound_is_worth() -> None:
     assert wins is not None and pairs is not None and plain.win_rate is not None
     assert plain.win_rate.item() == pytest.approx(wins.sum().item() / pairs.sum().item())
     corrected = info_nce(**case, log_q=torch.zeros(5))
-    assert type(corrected) is CorrectedLoss and corrected.bound_valid is False
+    assert type(corrected) is LossWithoutBound and corrected.bound_valid is False
     assert corrected._fields == plain._fields == ("loss", "wins", "pairs")
     assert not info_nce(**case, reduction="sum").bound_valid
     assert not info_nce(**case, weight=torch.ones(3)).bound_valid
-    assert type(bpr(*scores(**case))) is CorrectedLoss
+    assert type(bpr(*scores(**case))) is LossWithoutBound
     without = info_nce(**case, stats=False)
     assert without.win_rate is None and without.wins is None and torch.equal(without.loss, plain.loss)
 
@@ -51,7 +51,7 @@ def test_a_result_has_no_backward() -> None:
         info_nce(**random_case("shared", 3, 5, 2, torch.float32)).backward()  # type: ignore[union-attr]
 
 
-def same(made: LossResult | CorrectedLoss, result: LossResult | CorrectedLoss) -> bool:
+def same(made: LossResult | LossWithoutBound, result: LossResult | LossWithoutBound) -> bool:
     """Whether type, fields and properties are those of ``result``."""
     if type(made) is not type(result) or made.bound_valid != result.bound_valid:
         return False
@@ -77,7 +77,7 @@ def test_a_module_may_return_a_result_through_fabric() -> None:
     fabric = Fabric(accelerator="cpu", devices=1, precision="bf16-mixed")
 
     class Encoder(torch.nn.Linear):
-        def forward(self, x: torch.Tensor) -> LossResult | CorrectedLoss:
+        def forward(self, x: torch.Tensor) -> LossResult | LossWithoutBound:
             return info_nce(super().forward(x), super().forward(x))
 
     module = fabric.setup(Encoder(3, 4))

@@ -8,8 +8,8 @@ from train_world import N_ITEMS, Dot, Mean, make_world
 
 from negwise import metrics
 from negwise.errors import InputError
-from negwise.metrics import ranking
-from negwise.metrics.ranking import FullRanking, ImpressionRanking, rank_positives, recommend, subset
+from negwise.metrics import model_ranking
+from negwise.metrics.model_ranking import FullRanking, ImpressionRanking, rank_positives, recommend, subset
 from negwise.tasks import evaluate_model, evaluation_splits
 from negwise.training.run_folder import read_ranks, write_ranks
 
@@ -28,7 +28,7 @@ def scores(model, split, example):
 def expected(model, split, world):
     """(AUC, mean of nDCG@5, queries) query by query."""
     aucs, weights, ndcgs = [], [], []
-    for example in split.chosen:
+    for example in split.query_examples:
         every, positive, group = scores(model, split, example)
         if world.impressions is None:
             left = np.setdiff1d(np.arange(N_ITEMS), np.setdiff1d(world.eval_exclusions[group], positive))
@@ -64,8 +64,8 @@ def test_against_scikit_learn(kind, shown):
 def test_chunks_change_nothing(kind, shown, monkeypatch):
     model, split = kind(), evaluation_splits(make_world(shown=shown))["val"]
     whole = evaluate_model(model, split)
-    monkeypatch.setattr(ranking, "CHUNK_QUERIES", 7)
-    monkeypatch.setattr(ranking, "CHUNK_ITEMS", 9)
+    monkeypatch.setattr(model_ranking, "CHUNK_QUERIES", 7)
+    monkeypatch.setattr(model_ranking, "CHUNK_ITEMS", 9)
     assert evaluate_model(model, split).to_dict() == whole.to_dict()
 
 
@@ -88,19 +88,19 @@ def test_each_candidate_is_encoded_once():
     split = evaluation_splits(world)["val"]
     evaluate_model(model, split)
     wanted = set(np.concatenate([world.impressions[group] for group in split.groups]).tolist())
-    wanted |= set(world.val.items[split.chosen].flatten().tolist())
+    wanted |= set(world.val.items[split.query_examples].flatten().tolist())
     assert model.encoded == [len(wanted)]
 
 
 def test_training_is_judged_on_as_many_queries_as_validation():
     world = make_world(n=300)
     first, second = evaluation_splits(world), evaluation_splits(world)
-    assert len(first["train"].chosen) == len(first["val"].chosen) == 40
-    assert first["train"].chosen.tolist() == second["train"].chosen.tolist()
-    assert first["train"].chosen.tolist() != list(range(40))
+    assert len(first["train"].query_examples) == len(first["val"].query_examples) == 40
+    assert first["train"].query_examples.tolist() == second["train"].query_examples.tolist()
+    assert first["train"].query_examples.tolist() != list(range(40))
     fewer = evaluation_splits(world, max_queries=10)
-    assert [len(split.chosen) for split in fewer.values()] == [10] * 3
-    assert set(fewer["val"].chosen) <= set(range(40))
+    assert [len(split.query_examples) for split in fewer.values()] == [10] * 3
+    assert set(fewer["val"].query_examples) <= set(range(40))
     with pytest.raises(InputError, match="no standard error"):
         evaluation_splits(world, max_queries=1)
 
@@ -113,7 +113,7 @@ def test_a_group_is_one_query_however_many_its_clicks():
     split = evaluation_splits(
         type(world)(world.train, more, world.test, world.eval_exclusions, world.impressions, world.labels)
     )["val"]
-    assert isinstance(split, ImpressionRanking) and len(split.chosen) == 40
+    assert isinstance(split, ImpressionRanking) and len(split.query_examples) == 40
     assert evaluate_model(Dot(), split).to_dict() == evaluate_model(Dot(), evaluation_splits(world)["val"]).to_dict()
 
 
@@ -160,13 +160,13 @@ def test_recommendations_against_a_loop():
     found = recommend(model, split, popularity, n=3)
     model.eval()
     shown, right = [], []
-    for example in split.chosen:
+    for example in split.query_examples:
         values, positive, group = scores(model.eval(), split, example)
         seen = split.exclusions.ids[split.exclusions.offsets[group] : split.exclusions.offsets[group + 1]].tolist()
         allowed = [i for i in range(split.first, split.last) if i == positive or i not in seen]
         shown += sorted(allowed, key=lambda i, values=values: -values[i])[:3]
         right.append(positive)
-    assert found["queries"] == len(split.chosen)
+    assert found["queries"] == len(split.query_examples)
     assert found["coverage"] == pytest.approx(len(set(shown)) / (split.last - split.first))
     assert found["popularity"] == pytest.approx(np.mean(shown))
     assert found["positives_popularity"] == pytest.approx(np.mean(right))
@@ -178,7 +178,7 @@ def test_recommendations_among_what_was_shown():
     model, split = Mean(dropout=0.0), evaluation_splits(world)["test"]
     found = recommend(model, split, np.arange(N_ITEMS), n=2)
     picked = []
-    for example, group in zip(split.chosen, split.groups, strict=True):
+    for example, group in zip(split.query_examples, split.groups, strict=True):
         values, _, _ = scores(model.eval(), split, example)
         there = split.impressions.ids[split.impressions.offsets[group] : split.impressions.offsets[group + 1]]
         picked += there[np.argsort(-values[there], kind="stable")[:2]].tolist()

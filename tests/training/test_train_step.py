@@ -10,9 +10,9 @@ from train_world import N_ITEMS, Dot, Mean, make_sampler, make_world
 from negwise.draws import Key
 from negwise.errors import InputError
 from negwise.losses import info_nce
-from negwise.metrics.ranking import DENSE, DistinctIds
+from negwise.metrics.model_ranking import DENSE, DistinctIds
 from negwise.samplers import Hardest, Impression, InBatch, Lists, Mixture, Pool, Popularity, Uniform
-from negwise.training.batches import check_ranks, draw_negatives, load_batch
+from negwise.training.batches import check_multiprocess, draw_negatives, load_batch
 from negwise.training.step import COUNTS, RowCounts, StepInputs, TrainingStep, count
 
 
@@ -142,7 +142,7 @@ def test_totals_add_up():
 def test_what_would_draw_from_one_process_alone_is_refused(monkeypatch):
     monkeypatch.setattr("negwise.distributed.world_size", lambda: 2)
     for sampler in (*samplers().values(), Mixture([Uniform(9), Popularity(torch.arange(1, 10))], [1, 1])):
-        check_ranks(sampler)
+        check_multiprocess(sampler)
     for sampler in (Mixture([Uniform(9), InBatch()], [1, 1]), Hardest(InBatch(), 3, lambda ids, _: ids)):
         with pytest.raises(InputError, match=r"InBatch within \w+ would draw from the rows of one process alone"):
-            check_ranks(sampler)
+            check_multiprocess(sampler)

@@ -14,7 +14,7 @@ from typing import Any
 from negwise.datasets import Source
 from negwise.errors import InputError
 from negwise.jobs.single_run import fit_task
-from negwise.metrics.ranking import EvaluationSplit
+from negwise.metrics.model_ranking import EvaluationSplit
 from negwise.records import RunLengths, StepTimes, read_run
 from negwise.requests import TrainRequest
 from negwise.tasks import Task, evaluate_model, evaluation_splits, make_task

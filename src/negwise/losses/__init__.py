@@ -13,13 +13,13 @@ require("torch", extra="torch")
 from negwise.losses.arrange import PairScores, scores
 from negwise.losses.fused.deferred_errors import raise_deferred_errors
 from negwise.losses.info_nce import ChosenImpl, info_nce, info_nce_scores, which_impl
-from negwise.losses.result import CorrectedLoss, LossResult
+from negwise.losses.result import LossResult, LossWithoutBound
 from negwise.losses.score_losses import bce, bpr, debiased, decoupled, gbce
 
 __all__ = [
     "ChosenImpl",
-    "CorrectedLoss",
     "LossResult",
+    "LossWithoutBound",
     "PairScores",
     "bce",
     "bpr",

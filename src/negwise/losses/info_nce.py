@@ -41,7 +41,7 @@ from negwise.losses.checks import (
 )
 from negwise.losses.layout import CountedKeys, DrawnKeys, Keys, Layout
 from negwise.losses.masking import Masking, make_masking
-from negwise.losses.result import CorrectedLoss, LossResult, RowLosses, check_reduction, make_result
+from negwise.losses.result import LossResult, LossWithoutBound, RowLosses, check_reduction, make_result
 from negwise.protocols import Draw
 
 TORCH_IMPLS: dict[str, Callable[[Tensor, Tensor, Layout, Masking, bool], RowLosses]] = {
@@ -77,7 +77,7 @@ def info_nce(
     reduction: str = "mean",
     stats: bool = True,
     impl: str = "auto",
-) -> LossResult | CorrectedLoss:
+) -> LossResult | LossWithoutBound:
     """The InfoNCE loss, eq. 1: ``-log(e^f(x+) / (e^f(x+) + sum_i e^f(x-_i)))`` with ``f = query . x / temperature``.
 
     For shared negatives it equals::
@@ -148,7 +148,7 @@ def info_nce_scores(
     weight: Tensor | None = None,
     reduction: str = "mean",
     stats: bool = True,
-) -> LossResult | CorrectedLoss:
+) -> LossResult | LossWithoutBound:
     """The InfoNCE loss (eq. 1) from scores, such as those of a cross-encoder: ``positive`` (B,), ``negatives`` (B, K).
 
     The scores are divided by ``temperature``. The other arguments are those of `info_nce`.

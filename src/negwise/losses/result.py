@@ -53,7 +53,7 @@ class LossResult(NamedTuple):
         return True
 
 
-class CorrectedLoss(NamedTuple):
+class LossWithoutBound(NamedTuple):
     """A loss that is not the mean of eq. 1, so that eq. 2 does not hold for it. Fields as in `LossResult`."""
 
     loss: Tensor
@@ -73,9 +73,9 @@ class CorrectedLoss(NamedTuple):
 
 def make_result(
     rows: RowLosses, weight: Tensor | None, reduction: str, corrected: bool = False
-) -> LossResult | CorrectedLoss:
-    """Reduce the rows. The result is a `CorrectedLoss` if the rows are ``corrected``, weighted or summed."""
-    kind = CorrectedLoss if corrected or weight is not None or reduction == "sum" else LossResult
+) -> LossResult | LossWithoutBound:
+    """Reduce the rows. The result is a `LossWithoutBound` if the rows are ``corrected``, weighted or summed."""
+    kind = LossWithoutBound if corrected or weight is not None or reduction == "sum" else LossResult
     return kind(reduce_rows(rows.loss, weight, reduction), rows.wins, rows.pairs)
 
 

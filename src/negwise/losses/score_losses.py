@@ -19,7 +19,7 @@ from negwise.errors import InputError
 from negwise.losses.checks import check_finite, check_same_device, check_scores, check_tensors, compute_dtype
 from negwise.losses.masking import ALL, make_masking
 from negwise.losses.reference import count_wins
-from negwise.losses.result import CorrectedLoss, RowLosses, check_reduction, reduce_rows
+from negwise.losses.result import LossWithoutBound, RowLosses, check_reduction, reduce_rows
 
 
 def bpr(
@@ -30,7 +30,7 @@ def bpr(
     weight: Tensor | None = None,
     reduction: str = "mean",
     stats: bool = True,
-) -> CorrectedLoss:
+) -> LossWithoutBound:
     """Bayesian personalised ranking: ``-(1/K) sum_i log sigmoid(f+ - f-_i)`` (Rendle et al., 2009).
 
     ``positive`` (B,), ``negatives`` (B, K); K is the row's own number of negatives. Each pair is a separate comparison.
@@ -55,7 +55,7 @@ def bce(
     weight: Tensor | None = None,
     reduction: str = "mean",
     stats: bool = True,
-) -> CorrectedLoss:
+) -> LossWithoutBound:
     """Binary cross-entropy: ``-(log sigmoid(f+) + sum_i log(1 - sigmoid(f-_i))) / (K + 1)``.
 
     ``positive`` (B,) has label 1, ``negatives`` (B, K) have label 0; K is the row's own number of negatives. A row
@@ -82,7 +82,7 @@ def gbce(
     weight: Tensor | None = None,
     reduction: str = "mean",
     stats: bool = True,
-) -> CorrectedLoss:
+) -> LossWithoutBound:
     """Generalised BCE: ``-(beta log sigmoid(f+) + sum_i log(1 - sigmoid(f-_i))) / (K + 1)``.
 
     ``positive`` (B,), ``negatives`` (B, K) (Petrov and Macdonald, "gSASRec", RecSys 2023). Training on K sampled
@@ -123,7 +123,7 @@ def decoupled(
     weight: Tensor | None = None,
     reduction: str = "mean",
     stats: bool = True,
-) -> CorrectedLoss:
+) -> LossWithoutBound:
     """The decoupled contrastive loss ``-f+ + log sum_i e^f-_i``: eq. 1 without the positive in the denominator.
 
     ``positive`` (B,), ``negatives`` (B, K) (Yeh et al., "Decoupled contrastive learning", ECCV 2022). So an easy
@@ -150,7 +150,7 @@ def debiased(
     weight: Tensor | None = None,
     reduction: str = "mean",
     stats: bool = True,
-) -> CorrectedLoss:
+) -> LossWithoutBound:
     """The debiased contrastive loss ``-log(e^f+ / (e^f+ + K g))`` (Chuang et al., NeurIPS 2020).
 
     ``g = max((mean_i e^f-_i - tau_plus e^f+) / (1 - tau_plus), e^min_score)``, ``positive`` (B,), ``negatives`` (B, K);
@@ -212,7 +212,7 @@ def loss_from_scores(
     weight: Tensor | None,
     reduction: str,
     stats: bool,
-) -> CorrectedLoss:
+) -> LossWithoutBound:
     """Check the arguments, apply ``formula`` (scores -> (B,)), count wins and reduce.
 
     A row without negatives has loss 0 and no gradient, whatever ``formula`` gives.
@@ -235,4 +235,4 @@ def loss_from_scores(
     loss = loss.masked_fill(pairs == 0, 0)
     check_finite((loss,), given)
     rows = RowLosses(loss, count_wins(above, below, allowed), pairs) if stats else RowLosses(loss, None, None)
-    return CorrectedLoss(reduce_rows(rows.loss, weight, reduction), rows.wins, rows.pairs)
+    return LossWithoutBound(reduce_rows(rows.loss, weight, reduction), rows.wins, rows.pairs)

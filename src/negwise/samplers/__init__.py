@@ -28,7 +28,6 @@ from negwise.errors import require
 require("torch", extra="torch")
 
 from negwise.protocols import Negatives, Sampler
-from negwise.samplers.catalogue import Popularity, Uniform
 from negwise.samplers.exclusions import Exclusions
 from negwise.samplers.given import Given
 from negwise.samplers.given_first import GivenFirst
@@ -39,6 +38,7 @@ from negwise.samplers.lists import Lists
 from negwise.samplers.mixture import Mixture
 from negwise.samplers.pool import Pool
 from negwise.samplers.queue import Queue
+from negwise.samplers.uniform_popularity import Popularity, Uniform
 
 __all__ = [
     "Exclusions",

@@ -22,7 +22,7 @@ from torch import Tensor
 
 from negwise.datasets import Ragged, TaskData
 from negwise.errors import InputError
-from negwise.metrics.ranking import DistinctIds
+from negwise.metrics.model_ranking import DistinctIds
 from negwise.protocols import Query, Sampler
 from negwise.requests.training_requests import Spec, parse_samplers
 from negwise.samplers import (
@@ -40,7 +40,7 @@ from negwise.samplers import (
     Uniform,
 )
 
-FITTING = {
+SAMPLERS_BY_DATA = {
     "impressions": ("impression", "uniform", "popularity", "in-batch", "queue", "hardest"),
     "sequences": ("uniform", "popularity", "in-batch", "queue", "hardest"),
     "pairs": ("pool", "uniform", "popularity", "in-batch", "queue", "given", "hardest"),
@@ -56,12 +56,12 @@ def make_sampler(data: TaskData, model: Any, text: str | None = None, pool: int 
     ``pool`` are encoded a step. Negatives that came with text pairs are used first, unless ``text`` is "given": then
     they alone. ``model`` scores candidates for "hardest".
     """
-    specs = parse_samplers(text or FITTING[data.name][0])
+    specs = parse_samplers(text or SAMPLERS_BY_DATA[data.name][0])
     for spec in specs:
-        if spec.name not in FITTING[data.name]:
+        if spec.name not in SAMPLERS_BY_DATA[data.name]:
             raise InputError(
                 f"negatives: got {spec.name!r}, but this data is {data.name}. Expected one of "
-                f"{', '.join(FITTING[data.name])}."
+                f"{', '.join(SAMPLERS_BY_DATA[data.name])}."
             )
     parts = _Parts(data, model, pool)
     if len(specs) == 1:
@@ -75,7 +75,7 @@ def make_sampler(data: TaskData, model: Any, text: str | None = None, pool: int 
 
 def max_negatives(data: TaskData, text: str | None = None, pool: int = 512, batch_size: int | None = None) -> int:
     """How many negatives the best provided row can have, in any split."""
-    names = [spec.name for spec in parse_samplers(text)] if text else [FITTING[data.name][0]]
+    names = [spec.name for spec in parse_samplers(text)] if text else [SAMPLERS_BY_DATA[data.name][0]]
     others = data.n_items - int(np.diff(data.eval_exclusions.offsets).min(initial=data.n_items - 1))
     given = 0 if data.negatives is None else int(np.diff(data.negatives.offsets).max(initial=0))
     limits = {

@@ -16,8 +16,8 @@ from torch import Tensor
 from negwise import datasets, metrics
 from negwise.datasets import HISTORY, Examples, SequenceWindows, Source, SplitSizes, TaskData
 from negwise.errors import InputError
-from negwise.losses import CorrectedLoss, bce, bpr, debiased, decoupled, gbce, info_nce, scores
-from negwise.metrics.ranking import EvaluationSplit, FullRanking, ImpressionRanking, rank_positives, subset
+from negwise.losses import LossWithoutBound, bce, bpr, debiased, decoupled, gbce, info_nce, scores
+from negwise.metrics.model_ranking import EvaluationSplit, FullRanking, ImpressionRanking, rank_positives, subset
 from negwise.models import WordTokenizer, build, load_vectors
 from negwise.models.hyperparameters import BERT4REC_MAX_LENGTH, BODY_WORDS, TITLE_WORDS
 from negwise.protocols import Draw, Loss, Query, Sampler
@@ -25,7 +25,7 @@ from negwise.requests import TASK_OF, TrainRequest
 from negwise.requests.training_requests import parse_loss
 from negwise.tasks.sampler_choice import make_sampler
 
-FUNCTIONS: Mapping[str, Callable[..., CorrectedLoss]] = {
+SCORE_LOSSES: Mapping[str, Callable[..., LossWithoutBound]] = {
     "bpr": bpr,
     "bce": bce,
     "gbce": gbce,
@@ -162,13 +162,13 @@ class ScoreLoss:
         mask: Tensor | None = None,
         log_q: Tensor | None = None,
         reduction: str = "mean",
-    ) -> CorrectedLoss:
+    ) -> LossWithoutBound:
         if log_q is not None:
             raise InputError(
                 f"correct=True corrects InfoNCE by the sampler's log_q; {self.name} has no such correction."
             )
         found = scores(query, positive, negatives, ids=ids, mask=mask)
-        return FUNCTIONS[self.name](*found, reduction=reduction, **dict(self.options))
+        return SCORE_LOSSES[self.name](*found, reduction=reduction, **dict(self.options))
 
 
 def make_loss(text: str, n_items: int, model: Any) -> Loss:
@@ -197,7 +197,7 @@ def evaluation_splits(data: TaskData, max_queries: int | None = None) -> dict[st
     if max_queries is not None and max_queries < 2:
         raise InputError(f"queries: got {max_queries}, expected 2 or more, as one has no standard error.")
     whole = {name: _whole(data, getattr(data, name)) for name in ("train", "val", "test")}
-    size = {"train": len(whole["val"].chosen)}
+    size = {"train": len(whole["val"].query_examples)}
     return {name: subset(split, min(size.get(name, ALL), max_queries or ALL)) for name, split in whole.items()}
 
 

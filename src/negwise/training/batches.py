@@ -140,7 +140,7 @@ def is_stateful(sampler: Sampler) -> bool:
     return any(getattr(one, "stateful", False) for one in nested_samplers(sampler))
 
 
-def check_ranks(sampler: Sampler) -> None:
+def check_multiprocess(sampler: Sampler) -> None:
     """Refuse a sampler that would draw from the rows of one process alone."""
     for one in nested_samplers(sampler):
         if distributed.world_size() > 1 and one is not sampler and _takes(one, "batch"):
@@ -174,7 +174,7 @@ class BatchPreparer:
     pad: Callable[[StepInputs], StepInputs] | None = None
 
     def __post_init__(self) -> None:
-        check_ranks(self.sampler)
+        check_multiprocess(self.sampler)
         by_id = self.plans and isinstance(self.model, TableModel) and not self.correct
         self.planner = self.sampler if by_id and isinstance(self.sampler, Planner) else None
 

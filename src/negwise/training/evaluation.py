@@ -10,7 +10,7 @@ from typing import Any
 from torch import nn
 
 from negwise import metrics
-from negwise.metrics.ranking import EvaluationSplit, rank_positives, recommend
+from negwise.metrics.model_ranking import EvaluationSplit, rank_positives, recommend
 from negwise.records import Recommended, Scores
 from negwise.training.batches import Ints
 

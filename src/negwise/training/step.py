@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from negwise.errors import InputError
 from negwise.losses import info_nce
-from negwise.metrics.ranking import DistinctIds
+from negwise.metrics.model_ranking import DistinctIds
 from negwise.protocols import Draw, Loss, Negatives, Query, TableModel
 
 COUNTS = ("loss", "log_k1", "wins", "pairs", "given_wins", "given_pairs", "queries")

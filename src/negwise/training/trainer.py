@@ -14,7 +14,7 @@ from torch import nn
 from negwise.errors import InputError, require
 from negwise.files import lock_folder
 from negwise.losses import info_nce
-from negwise.metrics.ranking import EvaluationSplit
+from negwise.metrics.model_ranking import EvaluationSplit
 from negwise.protocols import Loss, OpenLoopRule, Rule, Sampler
 from negwise.records import RunResult, read_result
 from negwise.training import checkpoint

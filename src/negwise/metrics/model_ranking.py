@@ -73,13 +73,13 @@ class RaggedLists(Protocol):
 
 
 class EvaluationSplit(Protocol):
-    """A split to evaluate. ``chosen`` has the example that asks each query."""
+    """A split to evaluate. ``query_examples`` has the example that asks each query."""
 
     @property
     def examples(self) -> Any: ...
 
     @property
-    def chosen(self) -> Ints: ...
+    def query_examples(self) -> Ints: ...
 
     @property
     def candidates(self) -> Ints:
@@ -107,7 +107,7 @@ class FullRanking:
     """Each example against all ids from ``first`` to ``last`` - 1, less the exclusions of its group."""
 
     examples: Any
-    chosen: Ints
+    query_examples: Ints
     first: int
     last: int
     exclusions: RaggedLists
@@ -154,7 +154,7 @@ class ImpressionRanking:
     """Each group once, among its ``impressions``; ``labels`` stand beside ``impressions.ids``, 1 for a positive."""
 
     examples: Any
-    chosen: Ints
+    query_examples: Ints
     groups: Ints
     impressions: RaggedLists
     labels: NDArray[Any]
@@ -193,11 +193,11 @@ class ImpressionRanking:
 
 def subset(split: Any, size: int) -> Any:
     """``size`` of the queries of ``split``, or all of them where there are no more; always the same ones."""
-    queries = len(split.chosen)
+    queries = len(split.query_examples)
     if size >= queries:
         return split
     kept = np.sort(np.random.default_rng(SUBSET_SEED).permutation(queries)[:size])
-    changes = {name: getattr(split, name)[kept] for name in ("chosen", "groups") if hasattr(split, name)}
+    changes = {name: getattr(split, name)[kept] for name in ("query_examples", "groups") if hasattr(split, name)}
     return replace(split, **changes)
 
 
@@ -262,10 +262,12 @@ def encoded_queries(
     between: Callable[[], None],
 ) -> Iterator[tuple[Tensor, Ints, Ints, CandidateVectors]]:
     """This rank's chunks of queries: vectors (Q, D), positives (Q,), groups (Q,), and the vectors of all candidates."""
-    if len(split.chosen) == 0:
+    if len(split.query_examples) == 0:
         raise InputError("there is no query to evaluate; the split is empty")
     device = next(model.parameters()).device
-    batches = [split.examples.batch(split.chosen[part]) for part in _chunks(len(split.chosen), split.rows)]
+    batches = [
+        split.examples.batch(split.query_examples[part]) for part in _chunks(len(split.query_examples), split.rows)
+    ]
     wanted = [torch.from_numpy(split.candidates)]
     if model.needs_items:
         wanted += [query.items.flatten() for query, _, _ in batches]
