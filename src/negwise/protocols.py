@@ -56,11 +56,10 @@ class OpenLoopRule(Rule, Protocol):
 class Negatives:
     """What a sampler hands back, for B rows with room for Kmax = ceil(k) negatives each.
 
-    ``ids`` (B, Kmax) int64 holds an id where ``mask`` (B, Kmax) is true and 0 elsewhere, so that a look-up is
-    always safe and never meant. ``log_q`` (B, Kmax) is the log probability that a slot holds its id, under
-    the distribution drawn from once exclusions are out of it: finite, without meaning where ``mask`` is
-    false, and None where there is no closed form. ``removed`` (B,) is the share of the sampler's distribution
-    that exclusions took from each row.
+    ``ids`` (B, Kmax) int64 holds the negatives where ``mask`` (B, Kmax) is true. Padding is 0, a valid index; ignore
+    it where ``mask`` is false. ``log_q`` (B, Kmax) is the log probability that a slot holds its id, under the
+    distribution without the row's exclusions. It is finite, means nothing where ``mask`` is false, and is None where
+    there is no closed form. ``removed`` (B,) is the share of the distribution that each row's exclusions took.
 
     Where candidates are shared, ``pool`` (P,) has their ids and ``index`` (B, Kmax) places in it: encode the
     pool once and look up. ``given`` (B,) is the number of first slots that hold negatives which came with the data;
@@ -78,17 +77,17 @@ class Negatives:
 
 @dataclass(frozen=True, eq=False)
 class SamplingTables:
-    """What a `Draw` draws from: a law over the catalogue and what U owners know of it, as tables on one device.
+    """What a `Draw` draws from: the sampling distribution and the excluded ids of U owners, on one device.
 
-    Masses are integers, so that every reader of these tables draws the same ids.
+    Probabilities are integer weights, so that every reader of these tables draws the same ids.
     """
 
     columns: Tensor | None  # (2^b,) int64: threshold << 32 | alias of each column of an alias table; None: ids alike
-    starts: Tensor | None  # (n_items + 1,) int64: mass before each id; None where it is the id itself
-    bits: Tensor | None  # (U, ceil(n_items / 64)) int64: a bit for each known id; None where that is too large
-    offsets: Tensor  # (U + 1,) int64: where each owner's known ids begin in ``keys``
+    starts: Tensor | None  # (n_items + 1,) int64: total weight before each id; None where it is the id itself
+    bits: Tensor | None  # (U, ceil(n_items / 64)) int64: a bit for each excluded id; None where that is too large
+    offsets: Tensor  # (U + 1,) int64: where each owner's excluded ids begin in ``keys``
     keys: Tensor  # (N,) int64: owner * n_items + id, sorted
-    spent: Tensor  # (N + 1,) int64: running mass of the known ids
+    spent: Tensor  # (N + 1,) int64: running weight of the excluded ids
 
 
 @dataclass(frozen=True, eq=False)
@@ -96,7 +95,7 @@ class Draw:
     """Negatives that a sampler has planned and nobody has drawn: what ids (B, K) are a function of, in O(B) memory.
 
     Slot j of row b is drawn from the words that ``seed``, ``step``, ``stream`` and ``numbers[b]`` name in
-    `negwise.draws`, and again up to ``max_redraws`` times where it is the row's positive or known to its owner. So
+    `negwise.draws`, and again up to ``max_redraws`` times where it is the row's positive or excluded for its owner. So
     whoever reads an id may draw it on the spot. `negatives` draws all of them as the sampler does.
 
     ``when`` holds the step on the device and goes before ``step``: launches that were recorded, as a CUDA graph's are,
@@ -113,7 +112,7 @@ class Draw:
     counts: Tensor  # (B,) int64: the slots of each row that are filled, its first ones
     positives: Tensor  # (B,) int64
     owners: Tensor  # (B,) int64
-    allowed: Tensor  # (B,) int64: mass that is left for the row
+    allowed: Tensor  # (B,) int64: weight that is left for the row
     tables: Callable[[torch.device], SamplingTables]
     fill: Callable[[Draw], Negatives]
     when: Tensor | None = None  # one number, int64
@@ -152,11 +151,26 @@ class Draw:
 class Sampler(Protocol):
     """Draws about ``k`` negatives (real-valued, eq. 8) for each of ``positives`` (B,), on their device.
 
-    The same ``key`` gives the same draw. A sampler that knows something of each user, query or impression
-    also takes ``owner`` (B,), which says whose row is whose.
+    The same ``key`` gives the same draw. ``owner`` (B,) is the user, query or impression of each row, whose exclusions
+    or lists apply.
+
+    A sampler may say more of itself. ``parts`` are the samplers that it is made of. ``draws_ahead = False``: a draw
+    follows from more than its key, so that none is made before its step. A parameter ``query`` asks the loop for the
+    `Query` of the batch, a parameter ``batch`` for the positives of all processes.
     """
 
     def __call__(self, positives: Tensor, k: float, key: Key, *, owner: Tensor | None = None) -> Negatives: ...
+
+
+@runtime_checkable
+class StatefulSampler(Sampler, Protocol):
+    """A sampler that remembers the positives of earlier steps. The loop pushes them and saves its state."""
+
+    def push(self, ids: Tensor) -> None: ...
+
+    def state_dict(self) -> dict[str, Any]: ...
+
+    def load_state_dict(self, state: dict[str, Any]) -> None: ...
 
 
 @runtime_checkable
@@ -204,9 +218,9 @@ class Query:
     """The query side of a batch, by ids: B rows of H places.
 
     ``items`` (B, H) int64 is what each query is made of: the clicked news of a user, a sequence of items, or
-    (H = 1) the text whose left side asks. ``mask`` (B, H) bool is true where there is an item; elsewhere
-    ``items`` holds 0, so that a look-up is always safe and never meant. ``users`` (B,) int64 says who asks,
-    from 0; the row's own number where there are no users. ``positions`` (P, 2) int64 holds the (row, place) of
+    (H = 1) the text whose left side asks. ``mask`` (B, H) bool is true where there is an item. Padding is 0, a
+    valid index; ignore it where ``mask`` is false. ``users`` (B,) int64 says who asks, from 0; the row's own number
+    where there are no users. ``positions`` (P, 2) int64 holds the (row, place) of
     each query that is read off a sequence; None means one query per row.
     """
 

@@ -12,6 +12,7 @@ from report_pages import Page, shown
 from negwise.errors import InputError
 from negwise.report.answer import make_answer
 from negwise.report.comparison import compare
+from negwise.report.from_run import run_report_data
 from negwise.report.page import script_json, vega_bundle
 from negwise.report.tables import results_table
 from negwise.report.write_report import make_figures, read_report_data, render_page, write_report
@@ -282,6 +283,13 @@ def test_a_run_has_a_page_and_with_k_of_one_an_estimate(tmp_path):
     assert f"{result['evaluations']['test']['auc']:.4f} ± 0.0040" in text
     other = shown(tmp_path / "four")
     assert "suggests" not in other.text and "auc_curves" not in other.scripts["figures-data"]
+
+
+def test_a_run_shows_the_metric_that_chose_its_weights(tmp_path):
+    write_run(tmp_path / "run", "4")
+    assert run_report_data(tmp_path / "run").metrics == ("auc", "hit@5", "ndcg@10")
+    edit(tmp_path / "run/result.json", lambda result: result["best"].update(metric="ndcg@10"))
+    assert run_report_data(tmp_path / "run").metrics == ("auc", "ndcg@10", "hit@5")
 
 
 @pytest.mark.slow

@@ -13,9 +13,11 @@ from scipy import stats
 
 from negwise.draws import Key
 from negwise.errors import InputError
+from negwise.protocols import Query
 from negwise.samplers import (
     Exclusions,
     Given,
+    GivenFirst,
     Hardest,
     Impression,
     InBatch,
@@ -28,6 +30,8 @@ from negwise.samplers import (
 )
 from negwise.samplers.request import DrawRequest
 from negwise.samplers.without_replacement import draw_ranks
+
+GIVEN = Lists.of([[3], [4]])
 
 
 @pytest.mark.parametrize("impl", ["torch", "auto"])
@@ -313,9 +317,24 @@ def test_a_source_that_is_told_not_to_weigh_is_not_weighed():
 
 def test_who_cannot_be_asked_ahead():
     hardest = Hardest(Uniform(9), 4, lambda ids, _: ids.float())
-    assert hardest.stateful and Queue(3).stateful
-    assert Mixture([Uniform(9), hardest], [1, 1]).stateful and not Mixture([Uniform(9)], [1]).stateful
-    assert not any(hasattr(one, "stateful") for one in (Uniform(9), Pool(Uniform(9), 4), InBatch()))
+    assert not hardest.draws_ahead and not Queue(3).draws_ahead
+    assert not Mixture([Uniform(9), hardest], [1, 1]).draws_ahead and Mixture([Uniform(9)], [1]).draws_ahead
+    assert not any(hasattr(one, "draws_ahead") for one in (Uniform(9), Pool(Uniform(9), 4), InBatch()))
+
+
+@pytest.mark.parametrize(
+    "outer", [lambda part: Mixture([Uniform(9), part], [1, 1]), lambda part: GivenFirst(GIVEN, part)]
+)
+def test_a_part_that_scores_gets_the_query(outer):
+    seen = []
+
+    def score(ids, _, query):
+        seen.append(query)
+        return ids.float()
+
+    query = Query(torch.zeros(2, 1, dtype=torch.int64), torch.ones(2, 1, dtype=torch.bool), torch.arange(2))
+    outer(Hardest(Uniform(9), 4, score))(torch.tensor([1, 2]), 3, Key(0, 0), owner=torch.arange(2), query=query)
+    assert seen == [query]
 
 
 def test_composite_samplers_name_their_parts():

@@ -73,7 +73,7 @@ class RaggedLists(Protocol):
 
 
 class EvaluationSplit(Protocol):
-    """A split to evaluate. ``query_examples`` has the example that asks each query."""
+    """A split to evaluate: query q is built from example ``query_examples[q]``."""
 
     @property
     def examples(self) -> Any: ...

@@ -48,11 +48,12 @@ def run_report_data(folder: Path) -> ReportData:
     config, result = read_record(RunConfig, folder / CONFIG), read_result(folder)
     estimate, caveats = _estimate(folder, run) if result is not None and arm.k == 1.0 else (None, ())
     name = f"K = {arm.rule}"
+    best = None if result is None else result.best
     return ReportData(
         path=folder,
         kind="train",
         arms=(replace(arm, name=name),),
-        metrics=metrics_to_show([run]),
+        metrics=metrics_to_show([run], "auc" if best is None else best.metric),
         estimates=() if estimate is None else ((folder.name, estimate),),
         chosen=name,
         model=None if result is None else folder,
@@ -81,11 +82,11 @@ def read_log(folder: Path) -> RunLog | None:
     return read_run(folder) if (folder / LOG).is_file() else None
 
 
-def metrics_to_show(runs: Iterable[SeedRun]) -> tuple[str, ...]:
-    """AUC, and at most two top-n metrics that every run with scores has."""
+def metrics_to_show(runs: Iterable[SeedRun], kept_by: str = "auc") -> tuple[str, ...]:
+    """AUC, and at most two others that every run has; first ``kept_by``, the metric that chose the weights."""
     names = [set(scores.metrics) for run in runs if (scores := run.test or run.val) is not None]
     shared = set.intersection(*names) if names else set()
-    first = [name for name in _PREFERRED_METRICS if name in shared]
+    first = [name for name in dict.fromkeys((kept_by, *_PREFERRED_METRICS)) if name in shared]
     return ("auc", *first[:2])
 
 

@@ -59,10 +59,10 @@ _SKIP_BAD = "Skip up to this many bad rows of the data, and report each."
 _SPLIT = "How to hold out data: time, last, user, random or folders."
 _QUERIES = "Evaluate on at most this many queries."
 _POOL = "Texts that a step encodes as candidates, whatever K is."
-_NEGATIVES = (
-    "Where negatives come from: uniform, popularity, in-batch, queue, impression, given, pool, hardest, or a mix."
-)
-_LOSS = "info-nce, bpr, bce, gbce, decoupled or debiased, with options as gbce:t=0.75."
+_NEGATIVES = f"Where negatives come from: {', '.join(SAMPLERS)}, or a mix."
+_LOSS = f"One of {', '.join(LOSSES)}; with options as gbce:t=0.75."
+_BATCH_SIZE = "Examples in a batch."
+_METRICS = "auc, auc_query, auc_pooled, mrr, rr, ndcg@N or hit@N"
 _PRECISION = "32-true, bf16-mixed or 64-true."
 _BY_DATA, _BY_MODEL, _PAPER = "by the data", "by the model", "the paper's"
 _UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
@@ -85,10 +85,10 @@ class TrainRequest:
     negatives: str | None = option(None, help=_NEGATIVES, show_default=_BY_DATA)
     loss: str = option("info-nce", help=_LOSS)
     correct: bool = option(False, flag="--correct", help="Correct InfoNCE by the sampler's probabilities (logQ).")
-    metric: str = option("auc", help="Keep the weights that are best on this: auc, ndcg@10, hit@5, mrr, ...")
+    metric: str = option("auc", help=f"Keep the weights that are best on this: {_METRICS}.")
     epochs: int | None = option(None, help="Passes over the data.", show_default=_PAPER)
     steps: int | None = option(None, help="Updates, instead of epochs.")
-    batch_size: int | None = option(None, help="Examples in a batch.", show_default=_PAPER)
+    batch_size: int | None = option(None, help=_BATCH_SIZE, show_default=_PAPER)
     learning_rate: float | None = option(None, help="Learning rate of Adam.", show_default=_PAPER)
     seed: int = option(0, help="Seed of weights, order, negatives and dropout.")
     split: str | None = option(None, help=_SPLIT, show_default=_BY_DATA)
@@ -145,10 +145,10 @@ class RunRequest:
     seeds: int = option(1, help="Runs of each arm; 5 give error bars worth the name.")
     jobs: int | None = option(None, help="Runs side by side.", show_default="cores, or 1 on a GPU", identity=False)
     compare: bool = option(True, help="Also train K = 1, fixed K* and, if that is more, K = 100.")
-    lam: float = option(0.9, help="Weight of good and bad samples, 0.5 to 1.")
+    lam: float = option(0.9, help="Lambda: weight of good and bad samples against easy ones, 0.5 to 1.")
     negatives: str | None = option(None, help=_NEGATIVES, show_default=_BY_DATA)
     loss: str = option("info-nce", help=_LOSS)
-    batch_size: int | None = option(None, help="Examples in a batch.", show_default=_BY_MODEL)
+    batch_size: int | None = option(None, help=_BATCH_SIZE, show_default=_BY_MODEL)
     learning_rate: float | None = option(
         None, help="Base learning rate; a third and three times this value are tried too.", show_default=_BY_MODEL
     )
@@ -185,7 +185,7 @@ class SweepRequest:
     jobs: int | None = option(None, help="Runs side by side.", show_default="cores, or 1 on a GPU", identity=False)
     negatives: str | None = option(None, help=_NEGATIVES, show_default=_BY_DATA)
     loss: str = option("info-nce", help=_LOSS)
-    batch_size: int | None = option(None, help="Examples in a batch.", show_default=_BY_MODEL)
+    batch_size: int | None = option(None, help=_BATCH_SIZE, show_default=_BY_MODEL)
     learning_rate: tuple[float, ...] | None = option(
         None, parse=parse_rates, show_default=_BY_MODEL, help="Of several, with commas, each K keeps its best."
     )
@@ -276,9 +276,9 @@ def _check_shared(request: TrainRequest | RunRequest | SweepRequest) -> None:
 
 
 def check_metric(name: str) -> None:
-    """A metric that an evaluation has: auc, mrr, rr, ndcg@N or hit@N."""
-    if name not in ("auc", "auc_query", "mrr", "rr") and not re.fullmatch(r"(ndcg|hit)@[1-9]\d*", name):
-        raise InputError(f"metric: got {name!r}, expected auc, mrr, ndcg@N or hit@N, as ndcg@10.")
+    """Refuse a name that `negwise.metrics.evaluate` does not have."""
+    if not re.fullmatch(r"auc|auc_query|auc_pooled|mrr|rr|(ndcg|hit)@[1-9]\d*", name):
+        raise InputError(f"metric: got {name!r}, expected {_METRICS}, as ndcg@10.")
 
 
 def parse_duration(text: str) -> float:

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import inspect
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -14,7 +12,7 @@ from negwise.draws import Key
 from negwise.protocols import Negatives, Query, Sampler
 from negwise.samplers.exclusions import CandidateLists, Exclusions, check_owner
 from negwise.samplers.lists import Lists, OnDevice
-from negwise.samplers.request import DrawRequest, prefix_mask
+from negwise.samplers.request import DrawRequest, draw_part, prefix_mask
 from negwise.samplers.without_replacement import nth_allowed
 
 
@@ -45,8 +43,7 @@ class GivenFirst:
         owners = check_owner(owner, len(self.lists), request.positives)
         own = CandidateLists.of(self._lists(positives.device), Exclusions.none(1), request.positives, owners)
         given = torch.minimum(request.wanted, own.available)
-        more: dict[str, Any] = {"query": query} if "query" in inspect.signature(self.fill).parameters else {}
-        drawn = self.fill(positives, k, key, owner=owner, **more)
+        drawn = draw_part(self.fill, positives, k, key, owner, query)
         slot = torch.arange(request.width, device=positives.device)
         is_given = slot < given[:, None]
         # Slot j of a row with g given negatives takes the fill's slot j - g.

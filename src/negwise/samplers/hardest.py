@@ -24,7 +24,7 @@ from negwise.samplers.request import (
 )
 
 Score = Callable[..., Tensor]
-"""``score(ids (B, M), positives (B,)) -> (B, M)``. A higher score is harder. A ``query`` of the call is the third."""
+"""``score(ids (B, M), positives (B,)) -> (B, M)``; a higher score is harder. It gets the ``query`` too, if any."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,7 +41,7 @@ class Hardest:
     candidates: int
     score: Score
     on_shortage: OnShortage = "mask"
-    stateful: ClassVar[bool] = True
+    draws_ahead: ClassVar[bool] = False
     """The result depends on the current model, so it cannot be drawn ahead of the step."""
 
     def __post_init__(self) -> None:

@@ -10,8 +10,8 @@ from torch import Tensor
 
 from negwise.draws import Key, Stream
 from negwise.errors import InputError
-from negwise.protocols import Negatives, Sampler
-from negwise.samplers.request import DrawRequest, slot_words
+from negwise.protocols import Negatives, Query, Sampler
+from negwise.samplers.request import DrawRequest, draw_part, slot_words
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,14 +51,16 @@ class Mixture:
         object.__setattr__(self, "weights", tuple(weight for _, weight in flat))
 
     @property
-    def stateful(self) -> bool:
-        """Whether a part is stateful, so that nothing can be drawn ahead of the step."""
-        return any(getattr(part, "stateful", False) for part in self.parts)
+    def draws_ahead(self) -> bool:
+        """Whether every part can be drawn from ahead of its step."""
+        return all(getattr(part, "draws_ahead", True) for part in self.parts)
 
-    def __call__(self, positives: Tensor, k: float, key: Key, *, owner: Tensor | None = None) -> Negatives:
+    def __call__(
+        self, positives: Tensor, k: float, key: Key, *, owner: Tensor | None = None, query: Query | None = None
+    ) -> Negatives:
         request = DrawRequest.of(positives, k, key)
         # The same key gives every part the same counts, so a part's mask shows which of the wanted slots it fills.
-        drawn = [part(positives, k, key, owner=owner) for part in self.parts]
+        drawn = [draw_part(part, positives, k, key, owner, query) for part in self.parts]
         able = torch.stack([one.mask for one in drawn], -1)  # (B, K, parts)
         weights = torch.tensor(self.weights, dtype=torch.float64, device=positives.device)
         share = able * weights

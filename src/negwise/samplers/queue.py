@@ -26,7 +26,7 @@ class Queue:
     Only `push` changes a queue. With several processes, push the gathered ids and vectors on every process.
     """
 
-    stateful = True
+    draws_ahead = False
     """The result depends on the ids that were pushed, so it cannot be drawn ahead of the step."""
 
     def __init__(

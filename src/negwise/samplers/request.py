@@ -7,6 +7,7 @@ again reads block j of the next redraw, which is enough for two tries. Shapes: B
 
 from __future__ import annotations
 
+import inspect
 from dataclasses import dataclass
 from importlib.util import find_spec
 from typing import Any, Literal, get_args
@@ -16,6 +17,7 @@ from torch import Tensor
 
 from negwise.draws import LOW, Key, Stream, block, counts, max_count
 from negwise.errors import InputError, require
+from negwise.protocols import Negatives, Query, Sampler
 from negwise.samplers.lists import check_ids
 
 MAX_REDRAWS = 8
@@ -54,6 +56,14 @@ class DrawRequest:
             raise InputError(f"key is a {type(key).__name__}, expected Key(seed, step)")
         key = key.on(positives.device, len(positives))
         return cls(ids, max_count(k), counts(k, len(ids), key), key)
+
+
+def draw_part(
+    part: Sampler, positives: Tensor, k: float, key: Key, owner: Tensor | None, query: Query | None
+) -> Negatives:
+    """What ``part`` of another sampler draws. It gets the ``query`` if it takes one."""
+    more: dict[str, Any] = {"query": query} if "query" in inspect.signature(part).parameters else {}
+    return part(positives, k, key, owner=owner, **more)
 
 
 def check_on_shortage(on_shortage: str) -> None:

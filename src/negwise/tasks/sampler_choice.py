@@ -74,17 +74,26 @@ def make_sampler(data: TaskData, model: Any, text: str | None = None, pool: int 
 
 
 def max_negatives(data: TaskData, text: str | None = None, pool: int = 512, batch_size: int | None = None) -> int:
-    """How many negatives the best provided row can have, in any split."""
-    names = [spec.name for spec in parse_samplers(text)] if text else [SAMPLERS_BY_DATA[data.name][0]]
+    """The largest number of negatives that any row can get."""
+    specs = parse_samplers(text or SAMPLERS_BY_DATA[data.name][0])
     others = data.n_items - int(np.diff(data.eval_exclusions.offsets).min(initial=data.n_items - 1))
-    given = 0 if data.negatives is None else int(np.diff(data.negatives.offsets).max(initial=0))
-    limits = {
-        "impression": given,
-        "given": given,
-        "pool": min(others, pool),
-        "in-batch": others if batch_size is None else batch_size - 1,
-    }
-    return max(limits.get(name, others) for name in names)
+    listed = 0 if data.negatives is None else int(np.diff(data.negatives.offsets).max(initial=0))
+
+    def limit(spec: Spec) -> int:
+        return {
+            "uniform": others,
+            "popularity": others,
+            "in-batch": others if batch_size is None else batch_size - 1,
+            "queue": int(spec.options.get("capacity", CAPACITY)),
+            "impression": listed,
+            "given": listed,
+            "pool": int(spec.options.get("size", pool)),
+            "hardest": int(spec.options.get("candidates", CANDIDATES)),
+        }[spec.name]
+
+    drawn = max(limit(spec) for spec in specs)
+    given_first = data.name == "pairs" and all(spec.name != "given" for spec in specs)
+    return min(others, drawn + listed) if given_first else min(others, drawn)
 
 
 @dataclass(frozen=True, eq=False)

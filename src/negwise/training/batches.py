@@ -22,7 +22,7 @@ from torch import Tensor
 from negwise import distributed
 from negwise.draws import Key
 from negwise.errors import InputError
-from negwise.protocols import Draw, Negatives, Planner, Query, Sampler, TableModel
+from negwise.protocols import Draw, Negatives, Planner, Query, Sampler, StatefulSampler, TableModel
 from negwise.training.step import StepInputs
 
 Ints = NDArray[np.int64]
@@ -92,8 +92,8 @@ def load_batch(
 ) -> PreparedBatch:
     """This rank's part of the global batch of examples ``rows``, at the step of ``key``, on the CPU.
 
-    A rank without rows works on the first one, which does not count, so that all take part in every step. A query read
-    off place h of row b of sequences of H places has number b * H + h.
+    A rank without rows computes the first one, which is not counted: every rank takes part in every step. In sequences
+    of H places, the query at place h of row b has number b * H + h.
     """
     counts = mine.stop > mine.start
     taken = mine if counts else slice(0, 1)
@@ -135,9 +135,14 @@ def nested_samplers(sampler: Any) -> Iterator[Any]:
         yield from nested_samplers(part)
 
 
-def is_stateful(sampler: Sampler) -> bool:
-    """Whether draws follow from more than the key: from what was pushed, or from the model as it is."""
-    return any(getattr(one, "stateful", False) for one in nested_samplers(sampler))
+def draws_ahead(sampler: Sampler) -> bool:
+    """Whether draws follow from their key alone, not from what was pushed or from the model as it is."""
+    return all(getattr(one, "draws_ahead", True) for one in nested_samplers(sampler))
+
+
+def stateful_samplers(sampler: Sampler) -> list[StatefulSampler]:
+    """Those of ``sampler`` and its parts that remember positives."""
+    return [one for one in nested_samplers(sampler) if isinstance(one, StatefulSampler)]
 
 
 def check_multiprocess(sampler: Sampler) -> None:
@@ -179,7 +184,7 @@ class BatchPreparer:
         self.planner = self.sampler if by_id and isinstance(self.sampler, Planner) else None
 
     def prepare(self, step: int, k: float) -> tuple[int, Tensor, StepInputs]:
-        """How many rows the global batch has, the positives of this rank's, and what they are for the step."""
+        """Rows of the global batch, positives of this rank's part, and the inputs of the step."""
         key, rows = Key(self.order.seed, step), self.order.batch(step)
         mine = rank_slice(len(rows), self.fabric.global_rank, self.fabric.world_size)
         batch = load_batch(self.examples, rows, mine, key, self.mask_items)

@@ -20,7 +20,7 @@ from negwise import distributed
 from negwise.losses import raise_deferred_errors
 from negwise.records import RESULT, BestStep, Recommended, RunLog, RunResult, Scores, StepRecord, decode, read_run
 from negwise.training import checkpoint
-from negwise.training.batches import BatchPreparer, Prefetcher, is_stateful, nested_samplers
+from negwise.training.batches import BatchPreparer, Prefetcher, draws_ahead, stateful_samplers
 from negwise.training.cuda_graphs import GraphedStep
 from negwise.training.evaluation import Evaluation
 from negwise.training.journal import Journal
@@ -96,13 +96,13 @@ class Run:
         self.learn = lambda inputs: self.update_weights(inputs.to(self.fabric.device))
         if self.graphs:
             self.learn = GraphedStep(self.update_weights, self.fabric.device)
-        self.stateful = [one for one in nested_samplers(self.batches.sampler) if hasattr(one, "push")]
+        self.stateful = stateful_samplers(self.batches.sampler)
         # On a CPU the step itself needs every core; several ranks take turns to speak to each other. A sampler that
         # asks the model, or what was pushed, has to wait for this step to end.
         self.prefetches = (
             self.fabric.device.type == "cuda"
             and self.fabric.world_size == 1
-            and not is_stateful(self.batches.sampler)
+            and draws_ahead(self.batches.sampler)
             and (self.rule.open_loop or self.settings.lag >= 2)
         )
 

@@ -75,7 +75,7 @@ class StepInputs:
 
     @property
     def width(self) -> int:
-        """K, as far as memory goes."""
+        """Negative slots of a row: K, padded."""
         return self.negatives.width if isinstance(self.negatives, Draw) else self.negatives.ids.shape[1]
 
     def tensors(self) -> dict[str, Tensor]:

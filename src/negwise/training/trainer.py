@@ -18,7 +18,7 @@ from negwise.metrics.model_ranking import EvaluationSplit
 from negwise.protocols import Loss, OpenLoopRule, Rule, Sampler
 from negwise.records import RunResult, read_result
 from negwise.training import checkpoint
-from negwise.training.batches import BatchPreparer, EpochOrder, Ints, MaskItems, TrainingExamples, nested_samplers
+from negwise.training.batches import BatchPreparer, EpochOrder, Ints, MaskItems, TrainingExamples, stateful_samplers
 from negwise.training.cuda_graphs import pad_sizes, resolve_graphs, use_graphs
 from negwise.training.evaluation import Evaluation
 from negwise.training.journal import Display, Journal, Silent, display
@@ -65,8 +65,8 @@ def fit(
     ``loss`` is called as `negwise.losses.info_nce` is, with ``reduction="none"``. ``splits``: how to evaluate "train",
     "val" and "test"; the first two at each evaluation, test once, with the weights of the step whose validation value
     of ``metric`` was best. ``lr_scale(fraction)`` scales the learning rates, fraction = step / (steps - 1).
-    ``mask_items`` masks items of sequences. ``config``, plain JSON, and ``data_digest`` say what the parts are made of:
-    a run does not resume with other ones. ``assets``, files by name, make the model usable without its data.
+    ``mask_items`` masks items of sequences. A run refuses to resume if ``config`` (plain JSON) or ``data_digest``
+    has changed. ``assets``, files by name, make the model usable without its data.
 
     ``until`` pauses the run after that many steps; ``settings.steps`` stays the horizon of every schedule, so that the
     same call with another ``until`` continues to the same bits. ``should_stop(log)`` looks at the log after each
@@ -107,7 +107,7 @@ def fit(
         step_module, optimizer_of_fabric = fabric.setup(TrainingStep(model, loss), torch_optimizer)
         rates = [group["lr"] for group in torch_optimizer.param_groups]
         if found is not None:
-            checkpoint.restore(found, header["config"], model, torch_optimizer, _stateful(sampler))
+            checkpoint.restore(found, header["config"], model, torch_optimizer, stateful_samplers(sampler))
             state = RunState(**found.state["state"])
         threads_before = None if found is None else int(found.state["threads"])
         header["threads"] = resolve_threads(settings.threads, threads_before, may_change=state.paused)
@@ -176,10 +176,6 @@ def _name_of(loss: Any) -> str:
     if isinstance(loss, partial):
         return f"{_name_of(loss.func)}({', '.join(map(repr, (*loss.args, *sorted(loss.keywords.items()))))})"
     return f"{loss.__module__}.{loss.__qualname__}" if hasattr(loss, "__qualname__") else repr(loss)
-
-
-def _stateful(sampler: Sampler) -> list[Any]:
-    return [one for one in nested_samplers(sampler) if hasattr(one, "push")]
 
 
 def _optimizer_settings(optimizer: torch.optim.Optimizer) -> dict[str, Any]:
