@@ -39,6 +39,8 @@ if TYPE_CHECKING:
 Array = TypeVar("Array", NDArray[np.int64], "torch.Tensor")
 """int64, of NumPy or torch. Both wrap on overflow and shift arithmetically, so the same code serves both."""
 
+__all__ = ["Key", "Stream", "block", "check_k", "counts", "max_count", "philox"]
+
 LOW = 0xFFFFFFFF
 MULTIPLIERS = (0xD2511F53, 0xCD9E8D57)
 WEYL = (0x9E3779B9, 0xBB67AE85)

@@ -35,6 +35,7 @@ class RateChoice:
 
 
 def rates_around(base: float) -> tuple[float, ...]:
+    """``base`` and its neighbours: the learning rates to try, to three digits."""
     return tuple(float(f"{scale * base:.3g}") for scale in RATES)
 
 

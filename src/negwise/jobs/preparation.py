@@ -195,6 +195,7 @@ def device_of(requested: str) -> str:
 
 
 def machine(device: str) -> dict[str, Any]:
+    """The machine that results come from: device, its name, and the version of Python."""
     name = torch.cuda.get_device_name() if device == "cuda" else f"{platform.machine()}, {platform.system()}"
     return {"device": device, "name": name, "python": platform.python_version()}
 

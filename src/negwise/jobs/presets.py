@@ -8,7 +8,7 @@ from typing import Any
 
 from negwise.datasets import DataReport, inspect
 from negwise.errors import InputError
-from negwise.requests import MODELS, TASK_OF, TrainRequest
+from negwise.requests import MODEL_NAMES, TASK_OF, TrainRequest
 
 
 @dataclass(frozen=True)
@@ -76,7 +76,7 @@ def preset(report: DataReport, model: str | None, device: str) -> Preset:
     if model is None:
         return table[task_of(report)]
     if model not in TASK_OF:
-        raise InputError(f"model: got {model!r}, expected one of {', '.join(MODELS)}.")
+        raise InputError(f"model: got {model!r}, expected one of {', '.join(MODEL_NAMES)}.")
     usual = table[TASK_OF[model]]
     if model == usual.model:
         return usual

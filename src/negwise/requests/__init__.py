@@ -11,7 +11,7 @@ from negwise.requests.page_requests import (
     ReproduceRequest,
 )
 from negwise.requests.training_requests import (
-    MODELS,
+    MODEL_NAMES,
     PRECISIONS,
     TASK_OF,
     RunRequest,
@@ -21,7 +21,7 @@ from negwise.requests.training_requests import (
 )
 
 __all__ = [
-    "MODELS",
+    "MODEL_NAMES",
     "PRECISIONS",
     "TASK_OF",
     "DataRequest",

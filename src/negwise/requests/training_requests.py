@@ -48,7 +48,7 @@ TASK_OF = {
     "bert4rec": "sequences",
 }
 """The models, and the kind of data that each learns from."""
-MODELS = tuple(TASK_OF)
+MODEL_NAMES = tuple(TASK_OF)
 PRECISIONS = ("32-true", "bf16-mixed", "64-true")
 DEVICES = ("auto", "cpu", "cuda")
 POOL = 512
@@ -80,7 +80,7 @@ class TrainRequest:
 
     data: str = option(help=_DATA)
     out: str | None = option(None, help="The run's folder; the same command resumes it.", identity=False)
-    model: str | None = option(None, help=f"{', '.join(MODELS[:-1])} or {MODELS[-1]}.", show_default=_BY_DATA)
+    model: str | None = option(None, help=f"{', '.join(MODEL_NAMES[:-1])} or {MODEL_NAMES[-1]}.", show_default=_BY_DATA)
     k: str = option("4", help="A number, ans:PEAK or warm:PEAK.")
     negatives: str | None = option(None, help=_NEGATIVES, show_default=_BY_DATA)
     loss: str = option("info-nce", help=_LOSS)
@@ -270,7 +270,7 @@ def _check_shared(request: TrainRequest | RunRequest | SweepRequest) -> None:
     if request.negatives is not None:
         parse_samplers(request.negatives)
     check_count("skip_bad", request.skip_bad, 0)
-    check_choice("model", request.model, MODELS)
+    check_choice("model", request.model, MODEL_NAMES)
     check_choice("precision", request.precision, PRECISIONS)
     check_choice("device", request.device, DEVICES)
 

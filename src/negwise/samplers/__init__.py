@@ -9,7 +9,7 @@ sampler        draws                                               replacement  
 `Queue`        past ids and vectors, first in, first out           without         given the queue
 `Impression`   ids that were shown and not clicked                 without         exact
 `Given`        the row's own list, in order                        -               none
-`GivenFirst`   the row's own list, then another sampler           as its fill     none
+`GivenFirst`   the row's own list, then another sampler            as its fill     none
 `Pool`         candidates that all rows of a step share            without         exact
 `Hardest`      the highest scores of a larger draw                 without         none
 `Mixture`      each slot from one of several samplers              as its parts    exact
