@@ -36,6 +36,8 @@ from negwise.errors import InputError
 if TYPE_CHECKING:
     import torch
 
+__all__ = ["Key", "Stream", "block", "check_k", "counts", "max_count"]
+
 Array = TypeVar("Array", NDArray[np.int64], "torch.Tensor")
 """int64, of NumPy or torch. Both wrap on overflow and shift arithmetically, so the same code serves both."""
 

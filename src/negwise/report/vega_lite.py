@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from negwise.report.figure import Spec
-from negwise.report.report_data import ArmRuns
 from negwise.report.style import PALETTE
+
+if TYPE_CHECKING:
+    from negwise.report.report_data import ArmRuns
 
 HEIGHT = 250
 
