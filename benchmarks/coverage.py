@@ -11,10 +11,12 @@ from collections import Counter
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 import negwise as nw
 from benchmarks.table import Row
-from negwise.theory.separation import Floats
+
+Floats = NDArray[np.float64]
 
 CORRELATION = 0.8
 NEGATIVES = 100

@@ -7,10 +7,10 @@ from threadpoolctl import threadpool_limits
 
 import negwise as nw
 from benchmarks.table import Row, peak_extra_mb, seconds
-from negwise.theory.effectiveness import mean_effectiveness
+from negwise.theory import mean_effectiveness
 from negwise.theory.model_reliability import expected_power_every_k, mixture_density, reliability_from_curve
-from negwise.theory.reliability import grid, reliability
-from negwise.theory.separation import Floats, separation
+from negwise.theory.reliability import grid
+from negwise.theory.separation import Floats
 
 STEPS, MAX_K = 10_000, 131_072
 
@@ -24,14 +24,14 @@ def run() -> list[Row]:
     def full() -> Floats:
         """`optimal_k` with its interval and sensitivities, then v at every whole K."""
         found = nw.optimal_k(train, val, steps=steps, n_queries=2000, n_pairs=200_000)
-        model = reliability_from_curve(steps, separation(val), int(np.searchsorted(steps, found.horizon or STEPS)))
+        model = reliability_from_curve(steps, nw.separation(val), int(np.searchsorted(steps, found.horizon or STEPS)))
         nodes, log_below = grid()
         label = mixture_density(np.array([found.label_separation]), np.ones(1), nodes)
         return mean_effectiveness(
             expected_power_every_k(label, log_below, MAX_K), expected_power_every_k(*model.density, MAX_K), found.lam
         )
 
-    side = reliability_from_curve(steps, separation(val), STEPS - 1)
+    side = reliability_from_curve(steps, nw.separation(val), STEPS - 1)
     density, log_below = side.density
     below = np.exp(log_below)
 
@@ -43,7 +43,7 @@ def run() -> list[Row]:
 
     def numpy_per_step() -> Floats:
         """No mixture: each step on its own, for a few K only."""
-        return np.stack([reliability(point, np.arange(1.0, few + 1)) for point in side.separations]).mean(axis=0)
+        return np.stack([nw.reliability(point, np.arange(1.0, few + 1)) for point in side.separations]).mean(axis=0)
 
     with threadpool_limits(1):
         memory = peak_extra_mb(full)  # before anything has warmed the allocator
@@ -56,7 +56,7 @@ def run() -> list[Row]:
                 "full": full,
                 "every k": lambda: expected_power_every_k(density, log_below, MAX_K),
                 "with its mixture": lambda: expected_power_every_k(
-                    *reliability_from_curve(steps, separation(val), STEPS - 1).density, MAX_K
+                    *reliability_from_curve(steps, nw.separation(val), STEPS - 1).density, MAX_K
                 ),
             }
         )

@@ -13,9 +13,8 @@ import numpy as np
 
 from evidence.bootstrap import DRAWS, Floats, Measured, measure
 from evidence.record import Record, ranks_of, read
+from negwise import auc, optimal_k, separation
 from negwise.jobs import bounded_auc
-from negwise.theory.optimal_k import optimal_k
-from negwise.theory.separation import auc, separation
 
 CONSTANTS = (4, 20, 100)
 """What people use without asking."""

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from negwise.errors import InputError
-from negwise.metrics import Ranks, per_query
+from negwise.metrics import Ranks, hit_rate, ndcg, wins
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -85,9 +85,9 @@ def parts_of(ranks: Ranks, metric: str) -> tuple[Floats, Floats]:
     scored = ranks.scored
     positives, negatives = ranks.positives[scored], ranks.negatives[scored]
     if metric == "auc":
-        return per_query.wins(ranks)[scored] / negatives, positives.astype(float)
+        return wins(ranks)[scored] / negatives, positives.astype(float)
     name, _, cutoff = metric.partition("@")
-    functions = {"ndcg": per_query.ndcg, "hit": per_query.hit_rate}
+    functions = {"ndcg": ndcg, "hit": hit_rate}
     if name not in functions or not cutoff.isdigit():
         raise InputError(f"metric: got {metric!r}, expected auc, ndcg@n or hit@n.")
     return functions[name](ranks, int(cutoff))[scored], np.ones(int(scored.sum()))

@@ -28,7 +28,6 @@ from negwise import metrics
 from negwise.datasets import ClickWorld, clicks
 from negwise.files import lock_folder, write_atomically, write_json
 from negwise.jobs import fit_task, machine, parallelism, versions
-from negwise.metrics.model_ranking import CandidateVectors
 from negwise.records import read_result, read_run
 from negwise.requests import TrainRequest
 from negwise.tasks import evaluation_splits, make_task
@@ -158,7 +157,7 @@ class Watched:
     def __getattr__(self, name: str) -> Any:
         return getattr(self.split, name)
 
-    def ranks(self, queries: Tensor, positives: Any, groups: Any, vectors: CandidateVectors) -> metrics.Ranks:
+    def ranks(self, queries: Tensor, positives: Any, groups: Any, vectors: Any) -> metrics.Ranks:
         shown = self.split.impressions.take(groups)
         own = vectors.at(torch.from_numpy(shown.ids).to(queries.device))  # (N, D)
         rows = torch.from_numpy(shown.rows).to(queries.device)

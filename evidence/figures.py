@@ -8,11 +8,20 @@ from typing import Any
 import numpy as np
 
 from evidence.analysis import LAMS, Analysis
-from negwise.report.figure import Figure, Spec, Value, round_digits
-from negwise.report.formatting import metric_name
-from negwise.report.vega_lite import HEIGHT, k_axis, quantitative, step_axis, text_mark, tooltip, where_equal
-
-Row = dict[str, Value]
+from negwise.report import (
+    HEIGHT,
+    Figure,
+    Row,
+    Spec,
+    k_axis,
+    metric_name,
+    quantitative,
+    round_digits,
+    step_axis,
+    text_mark,
+    tooltip,
+    where_equal,
+)
 
 
 def three_panels(analysis: Analysis) -> Figure:

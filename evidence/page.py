@@ -25,7 +25,7 @@ from evidence.turning import points, turning, turning_figure
 from evidence.worlds import assumptions, worlds, worlds_figure
 from negwise.errors import InputError
 from negwise.files import write_atomically
-from negwise.report.figure import Figure
+from negwise.report import Figure
 
 _TABLE = re.compile(r"(<!-- table ([\w-]+) -->\n)(?:(?!<!-- end -->).)*(<!-- end -->)", re.DOTALL)
 _NUMBER = re.compile(r"(?<![\w.])\d*\.\d+(?![\w.])")

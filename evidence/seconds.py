@@ -15,8 +15,7 @@ from evidence.bootstrap import Floats, student
 from evidence.figures import compared, curve_panel, curve_rows
 from evidence.markdown import signed, span, table
 from negwise.errors import InputError
-from negwise.report.figure import Figure, round_digits
-from negwise.report.vega_lite import quantitative
+from negwise.report import Figure, quantitative, round_digits
 from negwise.schedule import parse_rule
 
 

@@ -9,8 +9,8 @@ import numpy as np
 from evidence.analysis import CONSTANTS, LAMS, Analysis, best_constant
 from evidence.bootstrap import holm
 from evidence.markdown import signed, small, span, table, with_error, with_interval
-from negwise.report.formatting import metric_name
-from negwise.theory.separation import auc
+from negwise import auc
+from negwise.report import metric_name
 
 Analyses = Mapping[str, Analysis]
 

@@ -9,9 +9,8 @@ from typing import Any
 import numpy as np
 
 from evidence.bootstrap import Floats
-from negwise.theory.effectiveness import mean_effectiveness
-from negwise.theory.reliability import reliability
-from negwise.theory.separation import auc, separation
+from negwise import auc, reliability, separation
+from negwise.theory import mean_effectiveness
 
 LAMS = (0.8, 0.85, 0.9, 0.95, 0.99)
 

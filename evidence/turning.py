@@ -6,9 +6,7 @@ from collections.abc import Sequence
 
 from evidence.analysis import Analysis
 from evidence.markdown import table, with_interval
-from negwise.report.figure import Figure, Spec, Value, round_digits
-from negwise.report.formatting import metric_name
-from negwise.report.vega_lite import HEIGHT, quantitative, text_mark, where_equal
+from negwise.report import HEIGHT, Figure, Row, Spec, metric_name, quantitative, round_digits, text_mark, where_equal
 from negwise.schedule import AnsK
 
 
@@ -46,7 +44,7 @@ def against_usual(one: Analysis, rule: str, metric: str) -> str:
 
 def turning_figure(found: Sequence[Analysis]) -> Figure:
     """Test quality against the turning point, and fixed K* as a line."""
-    rows: list[dict[str, Value]] = []
+    rows: list[Row] = []
     panels = []
     for one in found:
         arms = [*(("ans", point, rule) for point, rule in points(one).items()), ("fixed", None, str(one.k_star))]

@@ -8,7 +8,7 @@ from evidence.analysis import Analysis
 from evidence.bootstrap import Measured
 from evidence.markdown import signed, small, span, table, with_error, with_interval
 from evidence.tasks import LABELS, TASKS
-from negwise.report.formatting import metric_name
+from negwise.report import metric_name
 
 Analyses = Mapping[str, Analysis]
 NOT_RUN = "not run"

@@ -7,8 +7,7 @@ from collections.abc import Sequence
 from evidence.bootstrap import student
 from evidence.markdown import signed, span, table
 from evidence.truth import Truth
-from negwise.report.figure import Figure, Spec, Value, round_digits
-from negwise.report.vega_lite import k_axis, quantitative, where_equal
+from negwise.report import Figure, Row, Spec, k_axis, quantitative, round_digits, where_equal
 
 
 def worlds(found: Sequence[Truth]) -> str:
@@ -57,7 +56,7 @@ def assumptions(found: Sequence[Truth]) -> str:
 
 def worlds_figure(found: Sequence[Truth]) -> Figure:
     """Test AUC against K in every world, less that of K = 1, with K*."""
-    rows: list[dict[str, Value]] = []
+    rows: list[Row] = []
     for truth in found:
         rows += [
             {

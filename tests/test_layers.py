@@ -111,6 +111,8 @@ HEAVY = ["torch", "altair", "vl_convert", "pyarrow", "matplotlib", "jinja2", "nu
         "import negwise.curves",
         "import negwise.schedule",
         "import negwise.metrics",
+        "import negwise.report",
+        "import negwise.theory",
     ],
 )
 def test_core_stays_light(code):

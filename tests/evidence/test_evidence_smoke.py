@@ -16,12 +16,12 @@ from evidence.stopwatch import reproduce_seconds
 from evidence.tables import endpoints, sweep, tuning
 from evidence.tasks import TASKS
 from evidence.truth import truths
+from negwise import auc
 from negwise.errors import InputError
 from negwise.jobs import train_run
 from negwise.metrics import evaluate
 from negwise.requests import TrainRequest
 from negwise.tasks import load_data
-from negwise.theory.separation import auc
 
 WORLD = {"users": 60, "items": 40, "impressions": 240, "shown": 8, "history": 6}
 SMALL = {"heads": 2, "head_dim": 4, "embedding": 8, "pooling": 8}

@@ -36,10 +36,10 @@ from negwise.errors import InputError
 if TYPE_CHECKING:
     import torch
 
+__all__ = ["Key", "Stream", "block", "check_k", "counts", "max_count", "philox"]
+
 Array = TypeVar("Array", NDArray[np.int64], "torch.Tensor")
 """int64, of NumPy or torch. Both wrap on overflow and shift arithmetically, so the same code serves both."""
-
-__all__ = ["Key", "Stream", "block", "check_k", "counts", "max_count", "philox"]
 
 LOW = 0xFFFFFFFF
 MULTIPLIERS = (0xD2511F53, 0xCD9E8D57)

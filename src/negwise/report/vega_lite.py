@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from negwise.report.figure import Spec
-from negwise.report.report_data import ArmRuns
 from negwise.report.style import PALETTE
+
+if TYPE_CHECKING:
+    from negwise.report.report_data import ArmRuns
 
 HEIGHT = 250
 
@@ -21,6 +23,7 @@ def quantitative(field: str, title: str, *, zero: bool = False, **more: Any) -> 
 
 
 def step_axis(title: str = "training step") -> Spec:
+    """The training step on an axis that starts at 0."""
     return quantitative("step", title, zero=True, axis={"format": "~s", "tickCount": 6}, scale={"nice": False})
 
 
