@@ -1,4 +1,4 @@
-"""The verbs of the command line as functions: the same names, defaults and meanings, and a result object each.
+"""The verbs of the command line as functions: the same names, defaults and meanings, and a result object each::
 
     result = nw.train("ratings.csv", k=20, steps=2000, out="runs/a")
     result.record.evaluations["test"].auc
@@ -45,7 +45,7 @@ def _with_options_of(kind: type) -> Callable[[Verb], Verb]:
                     )
                 )
         verb.__signature__ = own.replace(parameters=parameters)  # type: ignore[attr-defined]
-        lines = [f"    {name}: {option.help}" for name, option in options_of(kind).items() if name != "data"]
+        lines = [f"    - ``{name}``: {option.help}" for name, option in options_of(kind).items() if name != "data"]
         verb.__doc__ = "\n".join([f"{verb.__doc__}", "", "    Options:", "", *lines, "    "])
         return verb
 
