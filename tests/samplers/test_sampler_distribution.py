@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from negwise.errors import InputError
 from negwise.samplers.distribution import UNIT, AliasTable, apportion
-from negwise.samplers.request import scale_words
+from negwise.samplers.draw_request import scale_words
 
 weights = st.lists(st.one_of(st.just(0.0), st.floats(1e-12, 1e12)), min_size=1, max_size=70).filter(any)
 

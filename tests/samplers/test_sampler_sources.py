@@ -28,7 +28,7 @@ from negwise.samplers import (
     Queue,
     Uniform,
 )
-from negwise.samplers.request import DrawRequest
+from negwise.samplers.draw_request import DrawRequest
 from negwise.samplers.without_replacement import draw_ranks
 
 GIVEN = Lists.of([[3], [4]])

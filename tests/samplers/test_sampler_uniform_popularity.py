@@ -173,7 +173,7 @@ def test_a_sampler_says_which_implementation_runs(monkeypatch):
     assert Uniform(5).which("cuda") == "torch"
     pytest.importorskip("numba")
     assert Uniform(5).which() == Popularity(torch.ones(5)).which() == "numba"
-    monkeypatch.setattr("negwise.samplers.request.find_spec", lambda _: None)
+    monkeypatch.setattr("negwise.samplers.draw_request.find_spec", lambda _: None)
     assert Uniform(5).which() == "torch"
 
 

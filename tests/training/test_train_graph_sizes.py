@@ -8,7 +8,7 @@ from graph_world import MODELS, N_ITEMS, bert4rec, inputs_for, nrms, world
 from negwise.protocols import TableModel
 from negwise.schedule import AnsK
 from negwise.training.cuda_graphs import REPEATED, GraphedStep, pad_sizes, round_up
-from negwise.training.step import TrainingStep, count
+from negwise.training.step import TrainingStep, sum_rows
 
 CPU = torch.device("cpu")
 
@@ -40,7 +40,7 @@ def test_padding_changes_nothing_but_sizes(name, lazy, k):
         parts[0].zero_grad()
         rows = step(inputs)
         (rows.loss.sum() * inputs.share).backward()
-        sums = count(rows, inputs.counted)
+        sums = sum_rows(rows, inputs.counted)
         found.append([sums, *(weight.grad.clone() for weight in parts[0].parameters())])
     for ours, theirs in zip(*found, strict=True):
         torch.testing.assert_close(ours, theirs, rtol=1e-12, atol=1e-14)
@@ -81,7 +81,7 @@ def test_one_recording_for_each_size_over_a_schedule(name, lazy):
             adam.zero_grad()
             (rows.loss.sum() * inputs.share).backward()
             adam.step()
-            return count(rows, inputs.counted)
+            return sum_rows(rows, inputs.counted)
 
         made = []
 

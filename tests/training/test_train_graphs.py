@@ -16,7 +16,7 @@ from negwise.records import read_run
 from negwise.samplers import Uniform
 from negwise.schedule import AnsK
 from negwise.training.cuda_graphs import no_garbage_collection, resolve_graphs, use_graphs
-from negwise.training.run import Run
+from negwise.training.loop import Run
 from negwise.training.settings import Settings
 
 GPU = pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")

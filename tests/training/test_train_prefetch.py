@@ -7,7 +7,7 @@ from train_world import Watching, run
 
 from negwise import AnsK
 from negwise.training.batches import BatchPreparer, Prefetcher
-from negwise.training.run import Run
+from negwise.training.loop import Run
 
 
 def test_what_is_made_ahead_is_what_was_asked_for():

@@ -13,7 +13,7 @@ from negwise.losses import info_nce
 from negwise.metrics.model_ranking import DENSE, DistinctIds
 from negwise.samplers import Hardest, Impression, InBatch, Lists, Mixture, Pool, Popularity, Uniform
 from negwise.training.batches import check_multiprocess, draw_negatives, load_batch
-from negwise.training.step import COUNTS, RowCounts, StepInputs, TrainingStep, count
+from negwise.training.step import COUNTS, RowResults, StepInputs, TrainingStep, sum_rows
 
 
 @pytest.mark.parametrize("n_items", [N_ITEMS, DENSE * 1000])
@@ -131,12 +131,12 @@ def test_totals_add_up():
     loss, wins, pairs = torch.tensor([1.0, 2.0]), torch.tensor([0.5, 2.0]), torch.tensor([1, 3])
     wanted = {"loss": 3, "log_k1": math.log(2) + math.log(4), "wins": 2.5, "pairs": 4, "queries": 2}
     for rows, given in (
-        (RowCounts(loss, wins, pairs), {"given_wins": 0, "given_pairs": 0}),
-        (RowCounts(loss, wins, pairs, wins, pairs), {"given_wins": 2.5, "given_pairs": 4}),
+        (RowResults(loss, wins, pairs), {"given_wins": 0, "given_pairs": 0}),
+        (RowResults(loss, wins, pairs, wins, pairs), {"given_wins": 2.5, "given_pairs": 4}),
     ):
-        sums = dict(zip(COUNTS, count(rows, torch.tensor(2.0).double()).tolist(), strict=True))
+        sums = dict(zip(COUNTS, sum_rows(rows, torch.tensor(2.0).double()).tolist(), strict=True))
         assert sums == pytest.approx(wanted | given)
-        assert count(rows, torch.tensor(0.0).double()).tolist() == [0] * len(COUNTS)
+        assert sum_rows(rows, torch.tensor(0.0).double()).tolist() == [0] * len(COUNTS)
 
 
 def test_what_would_draw_from_one_process_alone_is_refused(monkeypatch):

@@ -25,8 +25,7 @@ from train_world import Dot, Mean, Watching, make_sampler, make_world, run
 from negwise.records import RunLogWriter
 from negwise.samplers import Hardest, Mixture, Queue
 from negwise.tasks.sampler_choice import ModelScore
-from negwise.training import Stopped, batches, checkpoint, evaluation
-from negwise.training import run as run_module
+from negwise.training import Stopped, batches, checkpoint, evaluation, loop
 
 CASES = {
     "open": {"model": lambda: Dot(dropout=0.3)},
@@ -113,7 +112,7 @@ def arrange(point: str, number: int) -> None:
     elif point == "prune":
         before(checkpoint, "_prune", at(number, kill))
     elif point == "result":
-        before(run_module, "write_result", at(number, kill))
+        before(loop, "write_result", at(number, kill))
     elif point == "interrupt":
         before(batches, "load_batch", at(number, interrupt))
     elif point == "judge":

@@ -17,8 +17,7 @@ from train_world import N_ITEMS, Dot, Mean, Watching, make_world, run
 from negwise.metrics import ranking
 from negwise.protocols import Query
 from negwise.samplers import InBatch, Pool, Uniform
-from negwise.training import Stopped, batches
-from negwise.training import run as run_module
+from negwise.training import Stopped, batches, loop
 
 
 def mask_items(query, key):
@@ -88,7 +87,7 @@ if __name__ == "__main__":
     if point == "step":
         batches.load_batch = interrupted(batches.load_batch, int(number))
     elif point == "chunk":
-        run_module.Run.agree = interrupted(run_module.Run.agree, int(number))
+        loop.Run.agree = interrupted(loop.Run.agree, int(number))
     try:
         go(out, name)
     except Stopped as stopped:

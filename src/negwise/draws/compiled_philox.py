@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from negwise.draws import MULTIPLIERS, ROUNDS, WEYL
+from negwise.draws.random_words import MULTIPLIERS, ROUNDS, WEYL
 
 u32, u64 = np.uint32, np.uint64
 M0, M1 = u64(MULTIPLIERS[0]), u64(MULTIPLIERS[1])

@@ -210,8 +210,8 @@ def rank_positives(
 ) -> Ranks:
     """The rank of every positive of ``split``, dropout off; scores are dot products in float32 or better.
 
-    ``autocast`` is entered for encoding; ``between`` is called between chunks and may raise to end the ranking. Every
-    rank calls it as often, so that ranks may agree in it.
+    ``autocast`` is entered for encoding. ``between`` is called between chunks and may raise to end the ranking. Every
+    process calls it equally often, so that processes can agree in it.
     """
     with _evaluating(model):
         found = [split.ranks(*chunk) for chunk in encoded_queries(model, split, autocast, between)]
@@ -261,7 +261,7 @@ def encoded_queries(
     autocast: Callable[[], AbstractContextManager[Any]],
     between: Callable[[], None],
 ) -> Iterator[tuple[Tensor, Ints, Ints, CandidateVectors]]:
-    """This rank's chunks of queries: vectors (Q, D), positives (Q,), groups (Q,), and the vectors of all candidates."""
+    """The chunks of this process: queries (Q, D), positives (Q,), groups (Q,), and the vectors of all candidates."""
     if len(split.query_examples) == 0:
         raise InputError("there is no query to evaluate; the split is empty")
     device = next(model.parameters()).device
@@ -321,9 +321,9 @@ def _chunks(n: int, size: int) -> list[slice]:
 
 
 def _own(chunks: Sequence[Any]) -> Sequence[Any]:
-    """This rank's chunks: contiguous, so that all ranks' results in order are those of one process.
+    """The chunks of this process: contiguous, so that the results of all in order are those of one process.
 
-    Then None, where another rank has one more.
+    Then None, where another process has one more.
     """
     rank, world = distributed.process_rank(), distributed.world_size()
     mine = chunks[len(chunks) * rank // world : len(chunks) * (rank + 1) // world]

@@ -26,7 +26,7 @@ class Ratio:
     Queries are the independent units. A query with many positives or pairs is still one draw of the pair (x, y).
     This is the ratio estimator over clusters:
 
-    ``value R = sum y / sum x``,  ``se^2 = n / (n - 1) * sum (y - R x)^2 / (sum x)^2``,
+    ``value R = sum y / sum x``,  ``se^2 = n / (n - 1) * sum (y - R x)^2 / (sum x)^2``.
 
     Its bias is of order 1 / n. With x = 1 it is the mean with the usual standard error.
     """

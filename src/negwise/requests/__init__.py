@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from negwise.requests.options import Option, identity_of, options_of
+from negwise.requests.option_fields import Option, identity_of, options_of
 from negwise.requests.page_requests import (
     DataRequest,
     EstimateRequest,

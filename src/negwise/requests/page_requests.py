@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from negwise.errors import InputError
-from negwise.requests.options import option, parse_columns
+from negwise.requests.option_fields import option, parse_columns
 
 _TRAIN_COLUMN = "Column of the training AUC in a log."
 _VAL_COLUMN = "Column of the validation AUC in a log."

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from negwise.errors import InputError
-from negwise.requests.options import (
+from negwise.requests.option_fields import (
     check_choice,
     check_count,
     check_rates,
@@ -38,6 +38,9 @@ LOSSES: Mapping[str, tuple[str, ...]] = {
     "decoupled": (),
     "debiased": ("tau_plus",),
 }
+METRICS = ("auc", "auc_query", "auc_pooled", "mrr", "rr")
+TOP_N_METRICS = ("ndcg", "hit")
+_METRICS = f"{', '.join(METRICS)}, {', '.join(f'{name}@N' for name in TOP_N_METRICS)}"
 TASK_OF = {
     "nrms": "impressions",
     "naml": "impressions",
@@ -62,7 +65,6 @@ _POOL = "Texts that a step encodes as candidates, whatever K is."
 _NEGATIVES = f"Where negatives come from: {', '.join(SAMPLERS)}, or a mix."
 _LOSS = f"One of {', '.join(LOSSES)}; with options as gbce:t=0.75."
 _BATCH_SIZE = "Examples in a batch."
-_METRICS = "auc, auc_query, auc_pooled, mrr, rr, ndcg@N or hit@N"
 _PRECISION = "32-true, bf16-mixed or 64-true."
 _BY_DATA, _BY_MODEL, _PAPER = "by the data", "by the model", "the paper's"
 _UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
@@ -277,8 +279,10 @@ def _check_shared(request: TrainRequest | RunRequest | SweepRequest) -> None:
 
 def check_metric(name: str) -> None:
     """Refuse a name that `negwise.metrics.evaluate` does not have."""
-    if not re.fullmatch(r"auc|auc_query|auc_pooled|mrr|rr|(ndcg|hit)@[1-9]\d*", name):
-        raise InputError(f"metric: got {name!r}, expected {_METRICS}, as ndcg@10.")
+    stem, at, n = name.partition("@")
+    known = stem in TOP_N_METRICS and re.fullmatch(r"[1-9]\d*", n) if at else name in METRICS
+    if not known:
+        raise InputError(f"metric: got {name!r}, expected one of {_METRICS}; as ndcg@10.")
 
 
 def parse_duration(text: str) -> float:

@@ -10,7 +10,7 @@ import numpy as np
 from numba import njit
 
 from negwise.draws.compiled_philox import HALF, philox_scalar, u32, u64
-from negwise.samplers.request import MAX_REDRAWS
+from negwise.samplers.draw_request import MAX_REDRAWS
 
 LOW = u64(0xFFFFFFFF)
 TILE = 8192
@@ -22,7 +22,7 @@ LANES = 64
 
 @njit(inline="always")
 def scale_scalar(hi, lo, n):  # type: ignore[no-untyped-def]
-    """`negwise.samplers.request.scale_words` on scalars."""
+    """`negwise.samplers.draw_request.scale_words` on scalars."""
     upper, lower = u64(n) >> HALF, u64(n) & LOW
     cross, crossed = u64(hi) * lower, u64(lo) * upper
     carry = ((u64(lo) * lower) >> HALF) + (cross & LOW) + (crossed & LOW)
@@ -48,7 +48,7 @@ def is_excluded(item, excluded, start, end):  # type: ignore[no-untyped-def]
 
 @njit(cache=True, nogil=True)
 def fill_words(hi, lo, c0, c1, c2, c3, k0, k1, count):  # type: ignore[no-untyped-def]
-    """`negwise.samplers.request.slot_words`: two slots from each of ``count`` counters."""
+    """`negwise.samplers.draw_request.slot_words`: two slots from each of ``count`` counters."""
     for b in range(count):
         w0, w1, w2, w3 = philox_scalar(c0[b], c1[b], c2, c3[b], k0, k1)
         hi[2 * b], lo[2 * b], hi[2 * b + 1], lo[2 * b + 1] = w0, w1, w2, w3

@@ -15,8 +15,8 @@ from torch import Tensor
 
 from negwise.draws import Key, Stream, block
 from negwise.errors import InputError
+from negwise.samplers.draw_request import MAX_REDRAWS, prefix_mask, scale_words, slot_words
 from negwise.samplers.exclusions import Exclusions
-from negwise.samplers.request import MAX_REDRAWS, prefix_mask, scale_words, slot_words
 
 UNIT = 2**32
 """Units in one column of an alias table."""

@@ -11,9 +11,7 @@ from torch import Tensor
 from negwise.draws import Key, Stream
 from negwise.errors import InputError
 from negwise.protocols import Negatives
-from negwise.samplers.exclusions import CandidateLists, ExclusionLookup, Exclusions, check_owner
-from negwise.samplers.lists import Lists, OnDevice, check_range
-from negwise.samplers.request import (
+from negwise.samplers.draw_request import (
     DrawRequest,
     OnShortage,
     check_on_shortage,
@@ -22,6 +20,8 @@ from negwise.samplers.request import (
     scale_words,
     slot_words,
 )
+from negwise.samplers.exclusions import CandidateLists, ExclusionLookup, Exclusions, check_owner
+from negwise.samplers.lists import Lists, OnDevice, check_range
 from negwise.samplers.without_replacement import nth_allowed
 
 

@@ -10,9 +10,9 @@ from torch import Tensor
 
 from negwise.draws import Key
 from negwise.protocols import Negatives, Query, Sampler
+from negwise.samplers.draw_request import DrawRequest, draw_part, prefix_mask
 from negwise.samplers.exclusions import CandidateLists, Exclusions, check_owner
 from negwise.samplers.lists import Lists, OnDevice
-from negwise.samplers.request import DrawRequest, draw_part, prefix_mask
 from negwise.samplers.without_replacement import nth_allowed
 
 
@@ -20,8 +20,9 @@ from negwise.samplers.without_replacement import nth_allowed
 class GivenFirst:
     """The row's own list in its order, less the positive; ``fill`` draws the rest of its K negatives.
 
-    ``owner`` is the list of each row. ``given`` of the result is the number of first slots that come from the list. Let
-    ``fill`` exclude what is in the lists, or an id may come twice. There is no ``log_q``: nobody drew what was given.
+    ``owner[b]`` is the number of row b's list. ``given`` of the result is the number of first slots that come from the
+    list. Let ``fill`` exclude what is in the lists, or an id may come twice. There is no ``log_q``: nobody drew what
+    was given.
     """
 
     lists: Lists

@@ -12,8 +12,7 @@ from torch import Tensor
 from negwise.draws import Key, Stream
 from negwise.errors import InputError
 from negwise.protocols import Negatives, Query, Sampler
-from negwise.samplers.lists import check_positive_int
-from negwise.samplers.request import (
+from negwise.samplers.draw_request import (
     DrawRequest,
     OnShortage,
     check_on_shortage,
@@ -22,6 +21,7 @@ from negwise.samplers.request import (
     scale_words,
     slot_words,
 )
+from negwise.samplers.lists import check_positive_int
 
 Score = Callable[..., Tensor]
 """``score(ids (B, M), positives (B,)) -> (B, M)``; a higher score is harder. It gets the ``query`` too, if any."""

@@ -10,9 +10,7 @@ from torch import Tensor
 from negwise.draws import Key
 from negwise.errors import InputError
 from negwise.protocols import Negatives
-from negwise.samplers.exclusions import CandidateLists, ExclusionLookup, Exclusions, check_owner
-from negwise.samplers.lists import Lists, OnDevice, check_range
-from negwise.samplers.request import (
+from negwise.samplers.draw_request import (
     DrawRequest,
     Impl,
     OnShortage,
@@ -21,6 +19,8 @@ from negwise.samplers.request import (
     resolve_impl,
     resolve_shortage,
 )
+from negwise.samplers.exclusions import CandidateLists, ExclusionLookup, Exclusions, check_owner
+from negwise.samplers.lists import Lists, OnDevice, check_range
 from negwise.samplers.without_replacement import draw_ranks, nth_allowed
 
 

@@ -9,9 +9,9 @@ from torch import Tensor
 
 from negwise.draws import Key
 from negwise.protocols import Negatives
+from negwise.samplers.draw_request import DrawRequest, Impl, OnShortage, check_on_shortage, resolve_impl
 from negwise.samplers.exclusions import ExclusionLookup, Exclusions
 from negwise.samplers.lists import check_ids
-from negwise.samplers.request import DrawRequest, Impl, OnShortage, check_on_shortage, resolve_impl
 from negwise.samplers.without_replacement import SharedCandidates
 
 

@@ -11,7 +11,7 @@ from torch import Tensor
 from negwise.draws import Key, Stream
 from negwise.errors import InputError
 from negwise.protocols import Negatives, Query, Sampler
-from negwise.samplers.request import DrawRequest, draw_part, slot_words
+from negwise.samplers.draw_request import DrawRequest, draw_part, slot_words
 
 
 @dataclass(frozen=True, eq=False)

@@ -9,8 +9,8 @@ from torch import Tensor
 
 from negwise.draws import Key
 from negwise.protocols import Negatives, Sampler
+from negwise.samplers.draw_request import DrawRequest, OnShortage, check_on_shortage
 from negwise.samplers.lists import check_positive_int
-from negwise.samplers.request import DrawRequest, OnShortage, check_on_shortage
 from negwise.samplers.uniform_popularity import Popularity, Uniform
 from negwise.samplers.without_replacement import SharedCandidates
 

@@ -23,9 +23,7 @@ from negwise.samplers.distribution import (
     UniformDistribution,
     pack_columns,
 )
-from negwise.samplers.exclusions import Exclusions, check_owner
-from negwise.samplers.lists import OnDevice, check_ids, check_positive_int, check_range
-from negwise.samplers.request import (
+from negwise.samplers.draw_request import (
     MAX_REDRAWS,
     DrawRequest,
     Impl,
@@ -37,6 +35,8 @@ from negwise.samplers.request import (
     resolve_shortage,
     slot_words,
 )
+from negwise.samplers.exclusions import Exclusions, check_owner
+from negwise.samplers.lists import OnDevice, check_ids, check_positive_int, check_range
 
 EMPTY = np.zeros(0, np.int64)
 

@@ -17,9 +17,7 @@ from torch import Tensor
 
 from negwise.draws import Stream
 from negwise.protocols import Negatives
-from negwise.samplers.exclusions import Exclusions
-from negwise.samplers.lists import check_range
-from negwise.samplers.request import (
+from negwise.samplers.draw_request import (
     DrawRequest,
     OnShortage,
     load_compiled,
@@ -29,6 +27,8 @@ from negwise.samplers.request import (
     scale_words,
     slot_words,
 )
+from negwise.samplers.exclusions import Exclusions
+from negwise.samplers.lists import check_range
 
 CHUNK_SIZE = 2**24
 """Candidates in memory at one time in plain torch: 128 MB."""

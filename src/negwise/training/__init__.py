@@ -21,7 +21,7 @@ from negwise.training.batches import EpochOrder, TrainingExamples
 from negwise.training.checkpoint import CheckpointError, load_weights
 from negwise.training.journal import Display
 from negwise.training.launch import Stopped
-from negwise.training.run import ShouldStop
+from negwise.training.loop import ShouldStop
 from negwise.training.run_folder import config_changes, read_ranks
 from negwise.training.settings import Settings
 from negwise.training.trainer import fit

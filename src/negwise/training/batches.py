@@ -72,7 +72,7 @@ def _permutation(n: int, seed: int, epoch: int) -> Ints:
 class PreparedBatch:
     """A rank's queries. ``positives``, ``groups`` and ``numbers``, the numbers of the rows, are (P,) int64.
 
-    ``counted`` is how many of them count: all, or none.
+    ``counted`` of them enter loss and sums: all, or none where the only row is a stand-in.
     """
 
     query: Query
@@ -95,8 +95,8 @@ def load_batch(
     A rank without rows computes the first one, which is not counted: every rank takes part in every step. In sequences
     of H places, the query at place h of row b has number b * H + h.
     """
-    counts = mine.stop > mine.start
-    taken = mine if counts else slice(0, 1)
+    has_rows = mine.stop > mine.start
+    taken = mine if has_rows else slice(0, 1)
     query, positives, groups = examples.batch(rows[taken])
     numbers = torch.arange(taken.start, taken.stop)
     if mask_items is not None:
@@ -104,7 +104,7 @@ def load_batch(
         assert query.positions is not None
         row, place = query.positions.unbind(1)
         numbers, groups = numbers[row] * query.items.shape[1] + place, groups[row]
-    return PreparedBatch(query, positives, groups, numbers, len(positives) if counts else 0)
+    return PreparedBatch(query, positives, groups, numbers, len(positives) if has_rows else 0)
 
 
 def draw_negatives(sampler: Sampler, batch: PreparedBatch, k: float, key: Key, device: torch.device = CPU) -> Negatives:
@@ -164,7 +164,8 @@ def _takes(sampler: Any, name: str) -> bool:
 class BatchPreparer:
     """``prepare(step, k)``: the inputs of a step, from its batch and its negatives.
 
-    ``planner``: a sampler whose negatives the loss draws itself. ``pad`` rounds sizes up, for CUDA graphs.
+    ``plans``: let the loss draw the negatives itself, where sampler and model can. ``pad`` rounds sizes
+    up, for CUDA graphs.
     """
 
     examples: TrainingExamples

@@ -21,16 +21,17 @@ from negwise.metrics.model_ranking import DistinctIds
 from negwise.protocols import Draw, Loss, Negatives, Query, TableModel
 
 COUNTS = ("loss", "log_k1", "wins", "pairs", "given_wins", "given_pairs", "queries")
-"""What `count` adds up, in this order."""
+"""What `sum_rows` adds up, in this order."""
 
 
 class StepInputs:
     """What a step works on. Not a dataclass: Fabric takes frozen ones apart on their way to ``forward``, and fails.
 
     ``candidates`` (U,) are the ids to encode. ``positives`` (B,), ``negatives`` (B, K) and, for a model that needs
-    them, ``query.items`` are places among those. None: the model has a table, and places are ids, which may also be
-    drawn when they are read. A row without negatives has no loss. ``counted`` (), float64, is the number of rows that
-    count: those that pad a batch do not. ``share`` () is the factor of each row's loss.
+    them, ``query.items`` are places among those. If ``candidates`` is None, the model has an embedding table: places
+    are ids, and ``negatives`` may be a `Draw`, whose ids the loss draws. A row without negatives has no loss.
+    ``counted`` (), float64, is the number of rows that enter loss and sums; rows that pad a batch do not. ``share`` ()
+    is the factor of each row's loss.
     """
 
     def __init__(
@@ -110,7 +111,7 @@ class StepInputs:
         return self.map(lambda part: part.to(device, non_blocking=True))
 
 
-class RowCounts(NamedTuple):
+class RowResults(NamedTuple):
     """Loss, wins and pairs of each row (B,); the last two over the negatives that came with the data, None without."""
 
     loss: Tensor
@@ -121,7 +122,7 @@ class RowCounts(NamedTuple):
 
 
 class TrainingStep(nn.Module):
-    """``inputs -> RowCounts`` in one ``forward``, the one that Fabric and DDP see.
+    """``inputs -> RowResults`` in one ``forward``, the one that Fabric and DDP see.
 
     Where negatives come with ``log_q``, the loss is corrected by it.
     """
@@ -131,7 +132,7 @@ class TrainingStep(nn.Module):
         self.model: Any = model
         self.loss = loss
 
-    def forward(self, inputs: StepInputs) -> RowCounts:
+    def forward(self, inputs: StepInputs) -> RowResults:
         model, negatives = self.model, inputs.negatives
         vectors = model.table if inputs.candidates is None else model.encode_candidates(inputs.candidates)  # (U, D)
 
@@ -148,7 +149,7 @@ class TrainingStep(nn.Module):
             more = {"mask": negatives.mask, "log_q": negatives.log_q}
             result = self.loss(*sides, ids=negatives.ids, **more, reduction="none")
         given = (None, None) if isinstance(negatives, Draw) else given_wins(*sides, negatives)
-        return RowCounts(result.loss, result.wins, result.pairs, *given)
+        return RowResults(result.loss, result.wins, result.pairs, *given)
 
 
 @torch.no_grad()
@@ -159,11 +160,11 @@ def given_wins(
     if negatives.given is None:
         return None, None
     ids, slot = negatives.ids, torch.arange(negatives.ids.shape[1], device=query.device)
-    counts = (slot < negatives.given[:, None]) & negatives.mask
+    is_given = (slot < negatives.given[:, None]) & negatives.mask
     scores = torch.einsum("bd,bkd->bk", query.float(), F.embedding(ids, table).float())
     own = (query.float() * positive.float()).sum(1, keepdim=True)
     wins = (scores < own).double() + (scores == own).double() / 2
-    return (wins * counts).sum(1), counts.sum(1)
+    return (wins * is_given).sum(1), is_given.sum(1)
 
 
 def in_autocast_dtype(query: Tensor, positive: Tensor, table: Tensor) -> tuple[Tensor, Tensor, Tensor]:
@@ -179,11 +180,11 @@ def in_autocast_dtype(query: Tensor, positive: Tensor, table: Tensor) -> tuple[T
     return cast(query), cast(positive), cast(table)
 
 
-def count(rows: RowCounts, counted: Tensor) -> Tensor:
+def sum_rows(rows: RowResults, counted: Tensor) -> Tensor:
     """Sums over rows (B,), as (7,) float64, in the order of `COUNTS`; they add up over steps and ranks.
 
     ``counted`` () is the number of rows; where it is 0, the row that stands in for them is left out. ``log_k1`` is the
-    sum of log(K_b + 1): eq. 2 holds for each row with its own K_b, and so on average.
+    sum of log(K_b + 1): eq. 2 of the paper holds for each row with its own K_b, and so on average.
     """
     negatives = rows.pairs.double()
     nothing = negatives.new_zeros(())

@@ -24,7 +24,7 @@ from negwise.training.evaluation import Evaluation
 from negwise.training.journal import Display, Journal, Silent, display
 from negwise.training.k_control import KController
 from negwise.training.launch import SignalGuard, fixed_threads, make_fabric, own_generators, resolve_threads
-from negwise.training.run import Optimization, Run, RunState, ShouldStop
+from negwise.training.loop import Optimization, Run, RunState, ShouldStop
 from negwise.training.run_folder import check_config, fingerprint, write_assets, write_config
 from negwise.training.settings import Settings
 from negwise.training.step import TrainingStep

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from negwise.draws import LOW
+from negwise.draws.random_words import LOW
 from negwise.losses.fused.arguments import next_power_of_two
 from negwise.losses.fused.drawn_ids_kernels import draw_all_kernel
 from negwise.protocols import Draw

@@ -1,8 +1,8 @@
 """What all samplers share: checked arguments, the policy for too few candidates, and random integers in plain torch.
 
 Slot j of a row reads 64 random bits, half of block j // 2, as two 32-bit words ``hi`` and ``lo``. So a slot depends
-only on (seed, step, row, j), and the draws for a smaller K are a prefix of those for a larger K. A slot that draws
-again reads block j of the next redraw, which is enough for two tries. Shapes: B rows, K slots.
+only on (seed, step, row, j), and the draws for a smaller K are a prefix of those for a larger K. A redraw of
+slot j reads block j of the next lap, 128 bits, which is enough for two tries. Shapes: B rows, K slots.
 """
 
 from __future__ import annotations
@@ -15,7 +15,8 @@ from typing import Any, Literal, get_args
 import torch
 from torch import Tensor
 
-from negwise.draws import LOW, Key, Stream, block, counts, max_count
+from negwise.draws import Key, Stream, block, counts, max_count
+from negwise.draws.random_words import LOW
 from negwise.errors import InputError, require
 from negwise.protocols import Negatives, Query, Sampler
 from negwise.samplers.lists import check_ids

@@ -28,7 +28,7 @@ from negwise.training.k_control import KController
 from negwise.training.launch import SignalGuard, Stopped, reseed
 from negwise.training.run_folder import write_ranks, write_result
 from negwise.training.settings import Settings
-from negwise.training.step import COUNTS, StepInputs, count
+from negwise.training.step import COUNTS, StepInputs, sum_rows
 
 ShouldStop = Callable[[RunLog], bool]
 """Whether the log says that the run may end."""
@@ -75,7 +75,7 @@ class Run:
     step_module: Any  # `TrainingStep`, set up by Fabric
     optimization: Optimization
     batches: BatchPreparer
-    rule: KController
+    controller: KController
     evaluation: Evaluation
     settings: Settings
     journal: Journal
@@ -85,7 +85,7 @@ class Run:
     graphs: bool = False
     should_stop: ShouldStop | None = None
     until: int | None = None
-    learn: Callable[[StepInputs], Tensor] = field(init=False)
+    run_step: Callable[[StepInputs], Tensor] = field(init=False)  # `update_weights`, eagerly or as a CUDA graph
 
     def __post_init__(self) -> None:
         self.began = time.monotonic()
@@ -93,17 +93,18 @@ class Run:
         self.sums = torch.zeros(len(COUNTS), dtype=torch.float64, device=self.fabric.device)
         self.ks: list[float] = []
         self.stop_agreed = False
-        self.learn = lambda inputs: self.update_weights(inputs.to(self.fabric.device))
+        self.run_step = lambda inputs: self.update_weights(inputs.to(self.fabric.device))
         if self.graphs:
-            self.learn = GraphedStep(self.update_weights, self.fabric.device)
+            self.run_step = GraphedStep(self.update_weights, self.fabric.device)
         self.stateful = stateful_samplers(self.batches.sampler)
-        # On a CPU the step itself needs every core; several ranks take turns to speak to each other. A sampler that
-        # asks the model, or what was pushed, has to wait for this step to end.
+        # Prefetch only where a thread helps: on a CPU the step itself needs every core, and with several processes the
+        # thread's messages could come between those of the step. A sampler that asks the model, or what was pushed,
+        # has to wait for the step to end.
         self.prefetches = (
             self.fabric.device.type == "cuda"
             and self.fabric.world_size == 1
             and draws_ahead(self.batches.sampler)
-            and (self.rule.open_loop or self.settings.lag >= 2)
+            and (self.controller.open_loop or self.settings.lag >= 2)
         )
 
     @property
@@ -118,7 +119,7 @@ class Run:
             with Prefetcher(self.batches.prepare) as self.prefetcher:
                 return self.loop()
         finally:  # graphs and their memory go now, and not when garbage is next collected
-            del self.learn, self.prefetcher
+            del self.run_step, self.prefetcher
 
     def loop(self) -> RunResult:
         while True:
@@ -130,7 +131,7 @@ class Run:
                 return self.finish()
             if step >= self.end:
                 return self.pause()
-            self.update()
+            self.train_step()
             if self.settings.saves(self.state.step):
                 self.save()
             self.stop_if_asked()
@@ -143,24 +144,24 @@ class Run:
         self.fabric.barrier()
         return self.should_stop(read_run(self.out))
 
-    def update(self) -> None:
+    def train_step(self) -> None:
         """One step: K from the rule, negatives, loss, gradients, weights."""
         step, fabric = self.state.step, self.fabric
-        k = self.rule.k(step)
+        k = self.controller.k(step)
         ahead = self.prefetches and step + 1 < self.settings.steps
-        rows, positives, inputs = self.prefetcher.get(step, k, self.rule.k(step + 1) if ahead else None)
+        rows, positives, inputs = self.prefetcher.get(step, k, self.controller.k(step + 1) if ahead else None)
         counted = int(inputs.counted)
         total = rows if self.batches.mask_items is None else distributed.total_rows(counted, fabric.device)
         # DDP averages over ranks what should be the sum over all rows, over their number.
         inputs.share.fill_(fabric.world_size / total if counted else 0.0)
         reseed(self.settings.seed, step, fabric.global_rank, fabric.device)
         self.optimization.set_rates(step / max(self.settings.steps - 1, 1))
-        sums = self.learn(inputs)
+        sums = self.run_step(inputs)
         self.push(positives)
         self.ks.append(k)
         self.state = replace(self.state, step=step + 1, paused=False)
-        if not self.rule.open_loop:
-            self.rule.observe(step, distributed.total(sums))
+        if not self.controller.open_loop:
+            self.controller.observe(step, distributed.total(sums))
         self.sums += sums
         if self.settings.logs(self.state.step):
             self.record()
@@ -171,7 +172,7 @@ class Run:
         self.optimization.optimizer.zero_grad()
         self.fabric.backward(rows.loss.sum() * inputs.share.to(rows.loss.dtype))
         self.optimization.optimizer.step()
-        return count(rows, inputs.counted)
+        return sum_rows(rows, inputs.counted)
 
     def push(self, positives: Tensor) -> None:
         """Hand the positives of the step, those of all ranks, to samplers that remember them."""
@@ -223,7 +224,7 @@ class Run:
         self.state = replace(self.state, evaluated=step, best=best)
         auc = found["val"].auc if "val" in found else None
         if auc is not None:
-            self.rule.evaluated(step, auc)
+            self.controller.evaluated(step, auc)
 
     def between_chunks(self, stop: Callable[[], None]) -> Callable[[], None]:
         """What runs between the chunks of an evaluation, where ``stop`` may end it."""
@@ -261,13 +262,13 @@ class Run:
             )
 
     def save(self) -> None:
-        """Write a checkpoint. What it tells of is in the log before."""
+        """Write a checkpoint. The log is flushed first, so that it has every step of the checkpoint."""
         if self.ks:
             self.record()
         self.journal.sync()
         if self.fabric.global_rank == 0:
             step = self.state.step
-            state = replace(self.state, seconds=self.seconds(), k=self.rule.state_dict(step))
+            state = replace(self.state, seconds=self.seconds(), k=self.controller.state_dict(step))
             body = {**self.header, "state": asdict(state), "best": state.best}
             samplers = {str(at): sampler.state_dict() for at, sampler in enumerate(self.stateful)}
             checkpoint.write(self.out, step, self.model, self.optimization.optimizer.optimizer, body, samplers)
