@@ -16,6 +16,7 @@ import torch
 from negwise.samplers import (
     Exclusions,
     Given,
+    GivenFirst,
     Hardest,
     Impression,
     InBatch,
@@ -36,6 +37,7 @@ SHOWN = [RNG.permutation(N_ITEMS)[: RNG.integers(8, 15)].tolist() for _ in range
 POPULARITY = RNG.integers(0, 40, N_ITEMS)
 POPULARITY[5] = 0
 QUEUED = RNG.integers(0, N_ITEMS, 60)
+GIVEN = [[i for i in shown if i not in known][:2] for shown, known in zip(SHOWN, HISTORY, strict=True)]
 
 OWNERS = RNG.integers(0, N_OWNERS - 1, ROWS)
 # Half the positives are new to their owner, so that excluding the positive itself is put to the test.
@@ -103,6 +105,11 @@ def known() -> Exclusions:
     return Exclusions.of(Lists.of(HISTORY), N_ITEMS)
 
 
+def known_or_given() -> Exclusions:
+    """What is given does not come a second time."""
+    return Exclusions.of(Lists.of([mine + given for mine, given in zip(HISTORY, GIVEN, strict=True)]), N_ITEMS)
+
+
 def filled_queue(policy: str) -> Queue:
     queue = Queue(len(QUEUED), exclude=known(), on_shortage=policy)
     queue.push(torch.from_numpy(QUEUED))
@@ -145,6 +152,12 @@ ALL_SAMPLERS = [
         lambda p: Given(Lists.of(SHOWN), known(), p),
         supply=supply_of(lambda u: SHOWN[u]),
         random=False,
+    ),
+    Case("GivenFirst", lambda p: GivenFirst(Lists.of(GIVEN), Uniform(N_ITEMS, known_or_given(), p))),
+    Case(
+        "GivenFirstThenPool",
+        lambda p: GivenFirst(Lists.of(GIVEN), Pool(Uniform(N_ITEMS, known_or_given()), 90, p)),
+        policy=False,
     ),
     # The pool is large enough that no row runs out of candidates at the K of these tests.
     Case("Pool", lambda p: Pool(Uniform(N_ITEMS, known()), 90, p), uniform_probabilities, policy=False),
