@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from negwise.draws import Key, Stream
 from negwise.errors import InputError
-from negwise.protocols import Negatives, Sampler
+from negwise.protocols import Negatives, Query, Sampler
 from negwise.samplers.request import DrawRequest, slot_words
 
 
@@ -55,10 +57,15 @@ class Mixture:
         """Whether a part is stateful, so that nothing can be drawn ahead of the step."""
         return any(getattr(part, "stateful", False) for part in self.parts)
 
-    def __call__(self, positives: Tensor, k: float, key: Key, *, owner: Tensor | None = None) -> Negatives:
+    def __call__(
+        self, positives: Tensor, k: float, key: Key, *, owner: Tensor | None = None, query: Query | None = None
+    ) -> Negatives:
         request = DrawRequest.of(positives, k, key)
         # The same key gives every part the same counts, so a part's mask shows which of the wanted slots it fills.
-        drawn = [part(positives, k, key, owner=owner) for part in self.parts]
+        asked: list[dict[str, Any]] = [
+            {"query": query} if "query" in inspect.signature(part).parameters else {} for part in self.parts
+        ]
+        drawn = [part(positives, k, key, owner=owner, **more) for part, more in zip(self.parts, asked, strict=True)]
         able = torch.stack([one.mask for one in drawn], -1)  # (B, K, parts)
         weights = torch.tensor(self.weights, dtype=torch.float64, device=positives.device)
         share = able * weights
