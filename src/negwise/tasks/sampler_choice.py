@@ -75,16 +75,25 @@ def make_sampler(data: TaskData, model: Any, text: str | None = None, pool: int 
 
 def max_negatives(data: TaskData, text: str | None = None, pool: int = 512, batch_size: int | None = None) -> int:
     """How many negatives the best provided row can have, in any split."""
-    names = [spec.name for spec in parse_samplers(text)] if text else [FITTING[data.name][0]]
-    others = data.n_items - int(np.diff(data.eval_exclusions.offsets).min(initial=data.n_items - 1))
-    given = 0 if data.negatives is None else int(np.diff(data.negatives.offsets).max(initial=0))
-    limits = {
-        "impression": given,
-        "given": given,
-        "pool": min(others, pool),
-        "in-batch": others if batch_size is None else batch_size - 1,
-    }
-    return max(limits.get(name, others) for name in names)
+    rows = [split.groups for split in (data.train, data.val, data.test)]
+    rows += [] if data.windows is None else [data.windows.users]
+    groups = np.concatenate(rows)  # an impression without a click is no row
+    others = data.n_items - int(data.eval_exclusions.lengths[groups].min())
+    given = 0 if data.negatives is None else int(data.negatives.lengths[groups].max())
+    pooled = min(others, pool)
+
+    def limit(spec: Spec) -> int:
+        limits = {
+            "impression": given,
+            "given": given,
+            "pool": min(others, int(spec.options.get("size", pool))),
+            "queue": int(spec.options.get("capacity", CAPACITY)),
+            "hardest": min(pooled if data.name == "pairs" else others, int(spec.options.get("candidates", CANDIDATES))),
+            "in-batch": others if batch_size is None else batch_size - 1,
+        }
+        return limits.get(spec.name, others)
+
+    return max(limit(spec) for spec in parse_samplers(text or FITTING[data.name][0]))
 
 
 @dataclass(frozen=True, eq=False)
