@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -253,9 +254,12 @@ def _parse(what: str, text: str, known: Mapping[str, tuple[str, ...]], weight: s
 
 def _number(what: str, text: str, value: str) -> float:
     try:
-        return float(value)
+        number = float(value)
     except ValueError:
-        raise InputError(f"{what}: got {value!r} in {text!r}, expected a number.") from None
+        number = math.nan
+    if not math.isfinite(number):
+        raise InputError(f"{what}: got {value!r} in {text!r}, expected a number.")
+    return number
 
 
 def _check_job(request: RunRequest | SweepRequest) -> None:
