@@ -37,11 +37,17 @@ SHOWN = [RNG.permutation(N_ITEMS)[: RNG.integers(8, 15)].tolist() for _ in range
 POPULARITY = RNG.integers(0, 40, N_ITEMS)
 POPULARITY[5] = 0
 QUEUED = RNG.integers(0, N_ITEMS, 60)
-GIVEN = [[i for i in shown if i not in known][:2] for shown, known in zip(SHOWN, HISTORY, strict=True)]
+FIRST_HALF = (torch.arange(N_ITEMS) < N_ITEMS // 2).long()  # counts of a pool that what is given may lie outside of
 
 OWNERS = RNG.integers(0, N_OWNERS - 1, ROWS)
 # Half the positives are new to their owner, so that excluding the positive itself is put to the test.
 POSITIVES = np.array([RNG.choice(HISTORY[u]) if row % 2 else RNG.integers(N_ITEMS) for row, u in enumerate(OWNERS)])
+# The positives of some rows are among what is given to their owner.
+NEW = [[p for p, u in zip(POSITIVES.tolist(), OWNERS, strict=True) if u == owner] for owner in range(N_OWNERS)]
+GIVEN = [
+    [i for i in dict.fromkeys([*new[:2], *shown]) if i not in mine][:2]
+    for new, shown, mine in zip(NEW, SHOWN, HISTORY, strict=True)
+]
 
 Probabilities = dict[int, float]
 
@@ -156,7 +162,7 @@ ALL_SAMPLERS = [
     Case("GivenFirst", lambda p: GivenFirst(Lists.of(GIVEN), Uniform(N_ITEMS, known_or_given(), p))),
     Case(
         "GivenFirstThenPool",
-        lambda p: GivenFirst(Lists.of(GIVEN), Pool(Uniform(N_ITEMS, known_or_given()), 90, p)),
+        lambda p: GivenFirst(Lists.of(GIVEN), Pool(Popularity(FIRST_HALF, exclude=known_or_given()), 90, p)),
         policy=False,
     ),
     # The pool is large enough that no row runs out of candidates at the K of these tests.
