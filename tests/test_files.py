@@ -1,9 +1,13 @@
 import os
+import subprocess
+import sys
+import time
 
 import pytest
 
-from negwise.errors import InputError
-from negwise.files import write_atomically
+from negwise import files
+from negwise.errors import InputError, NegwiseError
+from negwise.files import LOCK, PATIENCE, lock_folder, write_atomically
 
 
 def test_writes_whole_files_in_new_folders(tmp_path):
@@ -74,3 +78,30 @@ def test_a_read_only_file_is_refused_and_permissions_are_kept(tmp_path):
 
 def test_text_beyond_utf8_is_escaped(tmp_path):
     assert write_atomically(tmp_path / "a", "name\udcff").read_bytes() == b"name\\udcff"
+
+
+HOLD = """
+import sys, time
+from pathlib import Path
+from negwise.files import lock_folder
+
+with lock_folder(Path(sys.argv[1]), "job"):
+    print("held", flush=True)
+    time.sleep(600)
+"""
+
+
+def test_the_lock_of_a_process_that_was_killed_is_taken_over(tmp_path, monkeypatch):
+    with subprocess.Popen([sys.executable, "-c", HOLD, str(tmp_path)], stdout=subprocess.PIPE, text=True) as holder:
+        try:
+            assert holder.stdout.readline() == "held\n"
+            monkeypatch.setattr(files, "PATIENCE", 0.1)
+            with pytest.raises(NegwiseError, match="another process works on this job"):
+                lock_folder(tmp_path, "job").__enter__()
+        finally:
+            holder.kill()
+    assert holder.returncode == -9
+    assert (tmp_path / LOCK).exists()  # nobody was left to tidy up
+    began = time.monotonic()
+    with lock_folder(tmp_path, "job"):
+        assert time.monotonic() - began < PATIENCE

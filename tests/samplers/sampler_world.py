@@ -16,6 +16,7 @@ import torch
 from negwise.samplers import (
     Exclusions,
     Given,
+    GivenFirst,
     Hardest,
     Impression,
     InBatch,
@@ -36,10 +37,17 @@ SHOWN = [RNG.permutation(N_ITEMS)[: RNG.integers(8, 15)].tolist() for _ in range
 POPULARITY = RNG.integers(0, 40, N_ITEMS)
 POPULARITY[5] = 0
 QUEUED = RNG.integers(0, N_ITEMS, 60)
+FIRST_HALF = (torch.arange(N_ITEMS) < N_ITEMS // 2).long()  # counts of a pool that what is given may lie outside of
 
 OWNERS = RNG.integers(0, N_OWNERS - 1, ROWS)
 # Half the positives are new to their owner, so that excluding the positive itself is put to the test.
 POSITIVES = np.array([RNG.choice(HISTORY[u]) if row % 2 else RNG.integers(N_ITEMS) for row, u in enumerate(OWNERS)])
+# The positives of some rows are among what is given to their owner.
+NEW = [[p for p, u in zip(POSITIVES.tolist(), OWNERS, strict=True) if u == owner] for owner in range(N_OWNERS)]
+GIVEN = [
+    [i for i in dict.fromkeys([*new[:2], *shown]) if i not in mine][:2]
+    for new, shown, mine in zip(NEW, SHOWN, HISTORY, strict=True)
+]
 
 Probabilities = dict[int, float]
 
@@ -103,6 +111,11 @@ def known() -> Exclusions:
     return Exclusions.of(Lists.of(HISTORY), N_ITEMS)
 
 
+def known_or_given() -> Exclusions:
+    """What is given does not come a second time."""
+    return Exclusions.of(Lists.of([mine + given for mine, given in zip(HISTORY, GIVEN, strict=True)]), N_ITEMS)
+
+
 def filled_queue(policy: str) -> Queue:
     queue = Queue(len(QUEUED), exclude=known(), on_shortage=policy)
     queue.push(torch.from_numpy(QUEUED))
@@ -145,6 +158,12 @@ ALL_SAMPLERS = [
         lambda p: Given(Lists.of(SHOWN), known(), p),
         supply=supply_of(lambda u: SHOWN[u]),
         random=False,
+    ),
+    Case("GivenFirst", lambda p: GivenFirst(Lists.of(GIVEN), Uniform(N_ITEMS, known_or_given(), p))),
+    Case(
+        "GivenFirstThenPool",
+        lambda p: GivenFirst(Lists.of(GIVEN), Pool(Popularity(FIRST_HALF, exclude=known_or_given()), 90, p)),
+        policy=False,
     ),
     # The pool is large enough that no row runs out of candidates at the K of these tests.
     Case("Pool", lambda p: Pool(Uniform(N_ITEMS, known()), 90, p), uniform_probabilities, policy=False),

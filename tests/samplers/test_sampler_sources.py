@@ -178,6 +178,26 @@ def test_given_keeps_the_order_it_was_given():
     assert drawn.log_q is None
 
 
+def test_given_first_takes_its_own_list_and_then_the_first_slots_of_its_fill():
+    lists, fill = Lists.of([[5, 3], [], [7, 8, 9, 4, 6]]), Uniform(30)
+    positives, owner, key = torch.tensor([3, 1, 2]), torch.arange(3), Key(0, 4)
+    found = GivenFirst(lists, fill)(positives, 4, key, owner=owner)
+    given = [[5], [], [7, 8, 9, 4]]  # 3 is the first row's positive
+    drawn = fill(positives, 4, key).ids.tolist()
+    assert found.ids.tolist() == [(own + more)[:4] for own, more in zip(given, drawn, strict=True)]
+    assert found.given.tolist() == [1, 0, 4]
+    assert found.log_q is None
+
+
+def test_given_first_has_its_own_list_and_all_that_its_fill_has():
+    queue = Queue(3)
+    queue.push(torch.tensor([11, 12, 13]))
+    found = GivenFirst(Lists.of([[5, 6]]), queue)(torch.tensor([1]), 9, Key(0, 0), owner=torch.tensor([0]))
+    assert found.mask.sum() == 5
+    assert found.ids[0, :2].tolist() == [5, 6]
+    assert set(found.ids[0, 2:5].tolist()) == {11, 12, 13}
+
+
 def test_a_pool_is_the_same_for_every_row_and_rank_and_is_all_there_is_to_encode():
     pool = Pool(Popularity(torch.arange(500) + 1), size=64)
     whole = pool(torch.arange(40), 20, Key(6, 7))

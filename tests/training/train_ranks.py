@@ -14,7 +14,7 @@ from pathlib import Path
 import torch
 from train_world import N_ITEMS, Dot, Mean, Watching, make_world, run
 
-from negwise.metrics import ranking
+from negwise.metrics import model_ranking
 from negwise.protocols import Query
 from negwise.samplers import InBatch, Pool, Uniform
 from negwise.training import Stopped, batches, loop
@@ -76,8 +76,8 @@ def go(out: str, name: str) -> None:
 if __name__ == "__main__":
     torch.set_num_threads(1)
     # Three chunks of queries, six of items: one rank has more to do than the other.
-    ranking.CHUNK_QUERIES = 15
-    ranking.CHUNK_ITEMS = 9
+    model_ranking.CHUNK_QUERIES = 15
+    model_ranking.CHUNK_ITEMS = 9
     out, *rest = sys.argv[1:]
     if not rest:
         for name in CASES:

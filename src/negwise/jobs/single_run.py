@@ -65,9 +65,11 @@ def train_run(
         )
     if request.model is None:
         request = replace(request, model=default_model(request))
+    assert request.model is not None
     task = make_task(request, source)
     if not any_k:
-        check_ceiling(arm, max_negatives(task.data, request.negatives, request.pool, request.batch_size))
+        batch_size = request.batch_size or PAPER[request.model].batch_size
+        check_ceiling(arm, max_negatives(task.data, request.negatives, request.pool, batch_size))
     return TrainResult(folder, fit_task(request, task, folder, should_stop=should_stop, until=until, show=show))
 
 

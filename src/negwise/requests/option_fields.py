@@ -6,6 +6,7 @@ content. A field's name is the option's: ``batch_size`` is ``--batch-size``.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import MISSING, dataclass, field, fields
 from typing import Any
@@ -85,12 +86,16 @@ def parse_settings(pairs: list[str] | None) -> dict[str, int | float]:
     """``["dropout=0.1"]`` as ``{"dropout": 0.1}``; whole numbers stay whole."""
     found: dict[str, int | float] = {}
     for pair in pairs or ():
-        name, _, value = pair.partition("=")
+        name, _, value = (part.strip() for part in pair.partition("="))
         try:
             number = float(value)
-        except ValueError as error:
-            raise InputError(f"--setting: got {pair!r}, expected a name and a number, as dropout=0.1.") from error
-        found[name.strip()] = int(number) if number.is_integer() else number
+        except ValueError:
+            number = math.nan
+        if not name or not math.isfinite(number):
+            raise InputError(f"--setting: got {pair!r}, expected a name and a number, as dropout=0.1.")
+        if name in found:
+            raise InputError(f"--setting: got {name}={found[name]} and {pair}, expected each name once.")
+        found[name] = int(number) if number.is_integer() else number
     return found
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -216,6 +217,13 @@ class Spec:
     options: Mapping[str, float] = field(default_factory=dict)
     weight: float = 1.0
 
+    def whole(self, option: str, default: int) -> int:
+        """The option as a whole number."""
+        value = self.options.get(option, default)
+        if value != int(value):
+            raise InputError(f"{self.name}: got {option}={value:g}, expected a whole number.")
+        return int(value)
+
 
 def parse_loss(text: str) -> Spec:
     """``"gbce:t=0.75"`` as ``Spec("gbce", {"t": 0.75})``."""
@@ -255,9 +263,12 @@ def _parse(what: str, text: str, known: Mapping[str, tuple[str, ...]], weight: s
 
 def _number(what: str, text: str, value: str) -> float:
     try:
-        return float(value)
+        number = float(value)
     except ValueError:
-        raise InputError(f"{what}: got {value!r} in {text!r}, expected a number.") from None
+        number = math.nan
+    if not math.isfinite(number):
+        raise InputError(f"{what}: got {value!r} in {text!r}, expected a number.")
+    return number
 
 
 def _check_job(request: RunRequest | SweepRequest) -> None:

@@ -18,13 +18,14 @@ from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from negwise.datasets import Ragged, TaskData
 from negwise.errors import InputError
 from negwise.metrics.model_ranking import DistinctIds
 from negwise.protocols import Query, Sampler
-from negwise.requests.training_requests import Spec, parse_samplers
+from negwise.requests.training_requests import POOL, Spec, parse_samplers
 from negwise.samplers import (
     Exclusions,
     Given,
@@ -40,82 +41,59 @@ from negwise.samplers import (
     Uniform,
 )
 
-SAMPLERS_BY_DATA = {
-    "impressions": ("impression", "uniform", "popularity", "in-batch", "queue", "hardest"),
-    "sequences": ("uniform", "popularity", "in-batch", "queue", "hardest"),
-    "pairs": ("pool", "uniform", "popularity", "in-batch", "queue", "given", "hardest"),
-}
-CAPACITY = 4096
-CANDIDATES = 100
+DEFAULTS = {"impressions": "impression", "sequences": "uniform", "pairs": "pool"}
+"""The usual sampler of each kind of data."""
+EVERY_KIND = tuple(DEFAULTS)
+QUEUE_CAPACITY = 4096
+HARDEST_CANDIDATES = 100
 
 
-def make_sampler(data: TaskData, model: Any, text: str | None = None, pool: int = 512) -> Sampler:
+def make_sampler(data: TaskData, model: Any, text: str | None = None, pool: int = POOL) -> Sampler:
     """The sampler ``text`` for ``data``, as ``"queue:4096"`` or ``"0.5*uniform+0.5*popularity"``.
 
     None is the usual one: what was shown and not clicked; the catalogue; other texts of the training split, of which
     ``pool`` are encoded a step. Negatives that came with text pairs are used first, unless ``text`` is "given": then
     they alone. ``model`` scores candidates for "hardest".
     """
-    specs = parse_samplers(text or SAMPLERS_BY_DATA[data.name][0])
-    for spec in specs:
-        if spec.name not in SAMPLERS_BY_DATA[data.name]:
-            raise InputError(
-                f"negatives: got {spec.name!r}, but this data is {data.name}. Expected one of "
-                f"{', '.join(SAMPLERS_BY_DATA[data.name])}."
-            )
-    parts = _Parts(data, model, pool)
-    if len(specs) == 1:
-        sampler = parts.make(specs[0])
-    else:
-        sampler = Mixture([parts.make(spec) for spec in specs], [spec.weight for spec in specs])
-    if parts.given is None or any(spec.name == "given" for spec in specs):
-        return sampler
-    return GivenFirst(parts.given, sampler)
+    parts = _Ingredients(data, model, pool)
+    specs = _fitting_specs(data, text)
+    samplers = [CHOICES[spec.name].make(parts, spec) for spec in specs]
+    sampler = samplers[0] if len(samplers) == 1 else Mixture(samplers, [spec.weight for spec in specs])
+    return GivenFirst(parts.given, sampler) if _takes_given_first(parts, specs) else sampler
 
 
-def max_negatives(data: TaskData, text: str | None = None, pool: int = 512, batch_size: int | None = None) -> int:
+def max_negatives(data: TaskData, text: str | None = None, pool: int = POOL, batch_size: int | None = None) -> int:
     """The largest number of negatives that any row can get."""
-    specs = parse_samplers(text or SAMPLERS_BY_DATA[data.name][0])
-    others = data.n_items - int(np.diff(data.eval_exclusions.offsets).min(initial=data.n_items - 1))
-    listed = 0 if data.negatives is None else int(np.diff(data.negatives.offsets).max(initial=0))
+    parts = _Ingredients(data, None, pool, batch_size)
+    specs = _fitting_specs(data, text)
+    drawn = max(CHOICES[spec.name].limit(parts, spec) for spec in specs)
+    first = parts.longest_list if _takes_given_first(parts, specs) else 0
+    return min(parts.largest_catalogue, drawn + first)
 
-    def limit(spec: Spec) -> int:
-        return {
-            "uniform": others,
-            "popularity": others,
-            "in-batch": others if batch_size is None else batch_size - 1,
-            "queue": int(spec.options.get("capacity", CAPACITY)),
-            "impression": listed,
-            "given": listed,
-            "pool": int(spec.options.get("size", pool)),
-            "hardest": int(spec.options.get("candidates", CANDIDATES)),
-        }[spec.name]
 
-    drawn = max(limit(spec) for spec in specs)
-    given_first = data.name == "pairs" and all(spec.name != "given" for spec in specs)
-    return min(others, drawn + listed) if given_first else min(others, drawn)
+def _fitting_specs(data: TaskData, text: str | None) -> tuple[Spec, ...]:
+    specs = parse_samplers(text or DEFAULTS[data.name])
+    fitting = [name for name, choice in CHOICES.items() if data.name in choice.kinds]
+    for spec in specs:
+        if spec.name not in fitting:
+            raise InputError(
+                f"negatives: got {spec.name!r}, but this data is {data.name}. Expected one of {', '.join(fitting)}."
+            )
+    return specs
+
+
+def _takes_given_first(parts: _Ingredients, specs: tuple[Spec, ...]) -> bool:
+    return parts.has_given and all(spec.name != "given" for spec in specs)
 
 
 @dataclass(frozen=True, eq=False)
-class _Parts:
-    """What samplers of one task are made of."""
+class _Ingredients:
+    """What samplers of one task are made of, and how many negatives its rows can have."""
 
     data: TaskData
     model: Any
-    pool: int
-
-    def make(self, spec: Spec) -> Sampler:
-        makers: dict[str, Callable[[Spec], Sampler]] = {
-            "uniform": lambda _: self.uniform,
-            "popularity": self.popularity,
-            "in-batch": lambda _: InBatch(exclude=self.exclusions),
-            "queue": lambda spec: Queue(int(spec.options.get("capacity", CAPACITY)), exclude=self.exclusions),
-            "impression": lambda _: Impression(self.impressions),
-            "given": lambda _: Given(self.lists_given),
-            "pool": lambda spec: Pool(self.uniform, int(spec.options.get("size", self.pool))),
-            "hardest": self.hardest,
-        }
-        return makers[spec.name](spec)
+    pool_size: int
+    batch_size: int | None = None
 
     @cached_property
     def n_candidates(self) -> int:
@@ -130,7 +108,7 @@ class _Parts:
         last = self.n_candidates
         known = as_lists(self.data.train_exclusions)
         owners, ids = known.owners, known.ids
-        if self.given is not None:  # an id that was given does not come a second time
+        if self.has_given:  # an id that was given does not come a second time
             owners, ids = torch.cat((owners, self.given.owners)), torch.cat((ids, self.given.ids))
         inside = ids < last
         return Exclusions.of(Lists.of_pairs(owners[inside], ids[inside], len(known)), last)
@@ -139,13 +117,13 @@ class _Parts:
     def uniform(self) -> Uniform:
         return Uniform(self.n_candidates, exclude=self.exclusions)
 
-    def popularity(self, spec: Spec) -> Popularity:
+    def popularity(self, alpha: float) -> Popularity:
         counts = torch.from_numpy(self.data.popularity[: self.n_candidates])
-        return Popularity(counts, spec.options.get("alpha", 1.0), exclude=self.exclusions)
+        return Popularity(counts, alpha, exclude=self.exclusions)
 
-    def hardest(self, spec: Spec) -> Hardest:
-        source: Any = Pool(self.uniform, self.pool) if self.data.name == "pairs" else self.uniform
-        return Hardest(source, int(spec.options.get("candidates", CANDIDATES)), ModelScore(self.model))
+    def hardest(self, candidates: int) -> Hardest:
+        source: Any = Pool(self.uniform, self.pool_size) if self.data.name == "pairs" else self.uniform
+        return Hardest(source, candidates, ModelScore(self.model))
 
     @property
     def impressions(self) -> Lists:
@@ -153,18 +131,95 @@ class _Parts:
             raise InputError(f"{self.data.name}: nothing was shown and not clicked, so there are no negatives to draw.")
         return as_lists(self.data.negatives)
 
-    @cached_property
-    def given(self) -> Lists | None:
-        """Negatives that came with text pairs."""
-        return as_lists(self.data.negatives) if self.data.name == "pairs" and self.data.negatives is not None else None
-
     @property
-    def lists_given(self) -> Lists:
-        if self.given is None:
+    def has_given(self) -> bool:
+        """Whether negatives came with text pairs."""
+        return self.data.name == "pairs" and self.data.negatives is not None
+
+    @cached_property
+    def given(self) -> Lists:
+        if not self.has_given or self.data.negatives is None:
             raise InputError(
                 "negatives: got 'given', but no negatives came with the data (columns neg, negatives, ...)."
             )
-        return self.given
+        return as_lists(self.data.negatives)
+
+    @cached_property
+    def owners(self) -> NDArray[np.int64]:
+        """The owner of each row of any split. An impression without a click is no row."""
+        rows = [split.groups for split in (self.data.train, self.data.val, self.data.test)]
+        return np.concatenate(rows if self.data.windows is None else [*rows, self.data.windows.users])
+
+    @property
+    def largest_catalogue(self) -> int:
+        """Candidates of the row with the fewest exclusions."""
+        return self.data.n_items - int(self.data.eval_exclusions.lengths[self.owners].min())
+
+    @property
+    def longest_list(self) -> int:
+        return 0 if self.data.negatives is None else int(self.data.negatives.lengths[self.owners].max())
+
+    @property
+    def others_in_batch(self) -> int:
+        return self.largest_catalogue if self.batch_size is None else self.batch_size - 1
+
+    @property
+    def hardest_source(self) -> int:
+        return self.pool_size if self.data.name == "pairs" else self.largest_catalogue
+
+
+@dataclass(frozen=True)
+class _Choice:
+    """A sampler by name: the kinds of data that it fits, how it is made, and how many negatives a row can get."""
+
+    kinds: tuple[str, ...]
+    make: Callable[[_Ingredients, Spec], Sampler]
+    limit: Callable[[_Ingredients, Spec], int]
+
+
+CHOICES = {
+    "uniform": _Choice(
+        EVERY_KIND,
+        lambda parts, _: parts.uniform,
+        lambda parts, _: parts.largest_catalogue,
+    ),
+    "popularity": _Choice(
+        EVERY_KIND,
+        lambda parts, spec: parts.popularity(spec.options.get("alpha", 1.0)),
+        lambda parts, _: parts.largest_catalogue,
+    ),
+    "in-batch": _Choice(
+        EVERY_KIND,
+        lambda parts, _: InBatch(exclude=parts.exclusions),
+        lambda parts, _: parts.others_in_batch,
+    ),
+    "queue": _Choice(
+        EVERY_KIND,
+        lambda parts, spec: Queue(spec.whole("capacity", QUEUE_CAPACITY), exclude=parts.exclusions),
+        lambda _, spec: spec.whole("capacity", QUEUE_CAPACITY),
+    ),
+    "impression": _Choice(
+        ("impressions",),
+        lambda parts, _: Impression(parts.impressions),
+        lambda parts, _: parts.longest_list,
+    ),
+    "given": _Choice(
+        ("pairs",),
+        lambda parts, _: Given(parts.given),
+        lambda parts, _: parts.longest_list,
+    ),
+    "pool": _Choice(
+        ("pairs",),
+        lambda parts, spec: Pool(parts.uniform, spec.whole("size", parts.pool_size)),
+        lambda parts, spec: spec.whole("size", parts.pool_size),
+    ),
+    "hardest": _Choice(
+        EVERY_KIND,
+        lambda parts, spec: parts.hardest(spec.whole("candidates", HARDEST_CANDIDATES)),
+        lambda parts, spec: min(parts.hardest_source, spec.whole("candidates", HARDEST_CANDIDATES)),
+    ),
+}
+"""One line for each name of `negwise.requests.training_requests.SAMPLERS`."""
 
 
 @dataclass(frozen=True, eq=False)

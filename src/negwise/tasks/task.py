@@ -23,6 +23,7 @@ from negwise.models.hyperparameters import BERT4REC_MAX_LENGTH, BODY_WORDS, TITL
 from negwise.protocols import Draw, Loss, Query, Sampler
 from negwise.requests import TASK_OF, TrainRequest
 from negwise.requests.training_requests import parse_loss
+from negwise.samplers import Given, GivenFirst, Hardest
 from negwise.tasks.sampler_choice import make_sampler
 
 SCORE_LOSSES: Mapping[str, Callable[..., LossWithoutBound]] = {
@@ -62,6 +63,7 @@ def make_task(request: TrainRequest, source: Source | None = None) -> Task:
     if not request.evaluate_training:
         del splits["train"]
     sampler = make_sampler(data, model, request.negatives, request.pool)
+    _check_correction(request, sampler)
     loss = make_loss(request.loss, data.n_items, model)
     assets = _assets(request, texts)
     if data.windows is None:
@@ -186,6 +188,7 @@ def make_loss(text: str, n_items: int, model: Any) -> Loss:
         temperature = getattr(model, "temperature", None)
         options.setdefault("tau_plus", TAU_PLUS)
         options["min_score"] = -1 / temperature if temperature else -math.inf
+    SCORE_LOSSES[spec.name](torch.zeros(1), torch.zeros(1, 1), **options)  # refuses a wrong option before a run begins
     return ScoreLoss(spec.name, tuple(sorted(options.items())))
 
 
@@ -220,6 +223,27 @@ def _assets(request: TrainRequest, texts: TokenizedTexts | None) -> dict[str, by
     if texts is not None:
         found["tokenizer.json"] = texts.tokenizer.to_json(title=request.title_words, body=request.body_words)
     return found
+
+
+def _check_correction(request: TrainRequest, sampler: Sampler) -> None:
+    """Refuse a correction that the loss or the sampler does not have, before a run begins."""
+    if not request.correct:
+        return
+    if parse_loss(request.loss).name != "info-nce":
+        raise InputError(
+            f"correct: corrects InfoNCE, but the loss is {request.loss}. Type --loss info-nce, or leave --correct out."
+        )
+    if isinstance(sampler, GivenFirst):
+        raise InputError(
+            "correct: corrects by the probabilities of draws, and negatives that came with the data were not drawn. "
+            "Leave --correct out."
+        )
+    for one in (sampler, *getattr(sampler, "parts", ())):
+        if isinstance(one, Given | Hardest):
+            raise InputError(
+                f"correct: corrects by the probabilities of draws, and {type(one).__name__.lower()} has none. "
+                "Type other --negatives, as uniform, popularity, in-batch or queue, or leave --correct out."
+            )
 
 
 def _task_of(request: TrainRequest) -> str:
