@@ -10,9 +10,8 @@ from graph_world import N_ITEMS, SMALL, Sequences, bert4rec, world
 from train_world import Dot, run
 
 from negwise.errors import InputError
-from negwise.files import read_json
 from negwise.losses import fused, info_nce
-from negwise.records import read_run
+from negwise.records import read_result, read_run
 from negwise.samplers import Uniform
 from negwise.schedule import AnsK
 from negwise.training.cuda_graphs import no_garbage_collection, resolve_graphs, use_graphs
@@ -221,8 +220,7 @@ def test_runs_one_after_the_other_leave_no_graph_to_be_freed_within_a_recording(
 @GPU
 def test_graphs_are_taken_where_they_can_be(tmp_path):
     trained(tmp_path / "run", graphs=None)
-    result = read_json(tmp_path / "run" / "result.json")
-    assert result.graphs is True
+    assert read_result(tmp_path / "run").graphs is True
 
 
 @GPU
