@@ -22,8 +22,9 @@ class Observation:
 
     The counts are those of an earlier step, ``step - lag``, and so is the ``k`` that they were made with. Of the
     ``pairs`` of a positive and a negative, ``wins`` were won (a tie is half a win): ``wins / pairs`` estimates AUC at
-    any K. Of the ``rows``, ``hits`` had a positive above all of its negatives. ``val_auc`` comes after an evaluation,
-    with the same lag. Nothing is known yet in the first steps: all counts are 0.
+    any K. Of the ``rows``, ``hits`` had a positive above all of its negatives (with ties 1 / (1 + ties)). Only drawn
+    negatives count. ``rows`` is 0 beside ``pairs`` for a loss that counts no hits. ``val_auc`` comes after an
+    evaluation, with the same lag. Nothing is known yet in the first steps: all counts are 0.
     """
 
     step: int
@@ -181,7 +182,10 @@ class Planner(Sampler, Protocol):
 
 
 class LossCounts(Protocol):
-    """What a loss returns: the loss, and the pairs that each row won and had, for ``reduction="none"`` all (B,)."""
+    """What a loss returns: the loss, and the pairs that each row won and had, for ``reduction="none"`` all (B,).
+
+    It may also have ``hits`` and ``rows``, as `negwise.losses.LossResult` does.
+    """
 
     @property
     def loss(self) -> Tensor: ...

@@ -76,6 +76,13 @@ def wins(positive: float, negatives: Numbers) -> float:
     return won
 
 
+def hit(positive: float, negatives: Numbers) -> float:
+    """The chance that the positive comes first, ties in random order; 0 without negatives."""
+    if not len(negatives) or max(negatives) > positive:
+        return 0.0
+    return 1 / (1 + list(negatives).count(positive))
+
+
 def dot(a: Tensor, b: Tensor) -> float:
     """In float64, term by term."""
     return sum(x * y for x, y in zip(a.double().tolist(), b.double().tolist(), strict=True))
@@ -133,7 +140,7 @@ def vector(case: dict[str, Tensor], row: int, column: int) -> Tensor:
 def as_in_loops(
     got: LossResult, case: dict[str, Tensor], mask: Tensor | None, temperature: float, log_q: Tensor | None = None
 ) -> None:
-    """Loss, wins and pairs of every row are those of the paper, one negative after the other."""
+    """Loss, wins, pairs and hits of every row are those of the paper, one negative after the other."""
     assert got.wins is not None and got.pairs is not None
     for b in range(len(case["query"])):
         seen = seen_by(case, b, mask)
@@ -143,3 +150,5 @@ def as_in_loops(
         assert float(got.loss[b]) == pytest.approx(float(info_nce_row(positive, negatives, q)), rel=2e-6, abs=1e-6)
         assert float(got.wins[b]) == wins(positive, negatives)
         assert int(got.pairs[b]) == len(seen)
+        assert got.hits is not None and float(got.hits[b]) == hit(positive, negatives)
+        assert got.rows is not None and int(got.rows[b]) == (len(seen) > 0)

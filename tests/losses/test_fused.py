@@ -183,6 +183,7 @@ def test_a_key_that_equals_the_positive_is_half_a_win(layout: str, dtype: torch.
         case["ids"] = torch.arange(8)[:, None].expand(8, 5)
     got = info_nce(**here(case), impl="fused")
     assert got.wins is not None and got.wins.tolist() == [2.5] * 8
+    assert got.hits is not None and got.hits.tolist() == [1 / 6] * 8
 
 
 @pytest.mark.parametrize("dtype", DTYPES)

@@ -8,7 +8,7 @@ import sys
 import mpmath
 import pytest
 import torch
-from loss_loops import dot, info_nce_row, random_case, seen_by, vector, width_of, wins
+from loss_loops import dot, hit, info_nce_row, random_case, seen_by, vector, width_of, wins
 
 from negwise.errors import InputError
 from negwise.losses import info_nce, info_nce_scores, scores, which_impl
@@ -50,6 +50,7 @@ def test_equals_the_paper_in_loops(impl: str, layout: str, hide: str, corrected:
         assert got.wins is not None and got.pairs is not None
         assert float(got.wins[b]) == wins(positive, negatives)
         assert int(got.pairs[b]) == len(seen)
+        assert got.hits is not None and float(got.hits[b]) == hit(positive, negatives)
 
 
 @pytest.mark.parametrize("impl", IMPLS)
@@ -200,6 +201,30 @@ def test_ties_are_half_a_win(impl: str) -> None:
     got = info_nce(query, torch.tensor([[1.0, 1.0]]), torch.tensor([[3.0, 0.0], [0.0, 1.0], [9.0, 9.0]]), impl=impl)
     assert got.wins is not None and got.wins.tolist() == [1.5]
     assert got.win_rate is not None and got.win_rate.item() == 0.5
+    assert got.hits is not None and got.hits.tolist() == [0]
+
+
+@pytest.mark.parametrize("corrected", [False, True])
+@pytest.mark.parametrize("impl", IMPLS)
+def test_hits_are_shared_among_ties(impl: str, corrected: bool) -> None:
+    """Scores 3 with K scores of 3, 2 or 9: first, first by lot, beaten; and a row without negatives."""
+    keys = torch.tensor([[[2.0], [1.0]], [[3.0], [2.0]], [[3.0], [3.0]], [[3.0], [9.0]], [[9.0], [9.0]]])
+    mask = torch.ones(5, 2, dtype=torch.bool)
+    mask[4] = False
+    log_q = torch.tensor([[-9.0, -1.0]]).expand(5, 2) if corrected else None  # changes the loss and no order of scores
+    got = info_nce(torch.ones(5, 1), torch.full((5, 1), 3.0), keys, mask=mask, log_q=log_q, impl=impl)
+    assert got.hits is not None and got.rows is not None and got.hit_rate is not None
+    assert got.hits.tolist() == [1, 1 / 2, 1 / 3, 0, 0] and got.rows.tolist() == [1, 1, 1, 1, 0]
+    assert got.hit_rate.item() == pytest.approx((1 + 1 / 2 + 1 / 3) / 4)
+
+
+@pytest.mark.parametrize("impl", IMPLS)
+def test_an_untrained_model_hits_one_in_k_plus_one(impl: str) -> None:
+    torch.manual_seed(0)
+    for k in (1, 4, 19):
+        got = info_nce(torch.randn(20_000, 8), torch.randn(20_000, 8), torch.randn(20_000, k, 8), impl=impl)
+        assert got.hit_rate is not None
+        assert got.hit_rate.item() == pytest.approx(1 / (k + 1), abs=4 * (k / 20_000) ** 0.5 / (k + 1))
 
 
 @pytest.mark.parametrize("impl", IMPLS)

@@ -78,6 +78,7 @@ def test_the_formula_in_loops(name: str, width: int, masked: bool) -> None:
         assert float(got.loss[b]) == pytest.approx(float(row(float(positive[b]), seen)), rel=1e-12, abs=1e-14)
         assert got.wins is not None and float(got.wins[b]) == loops.wins(float(positive[b]), seen)
         assert got.pairs is not None and int(got.pairs[b]) == len(seen)
+        assert got.hits is not None and float(got.hits[b]) == loops.hit(float(positive[b]), seen)
 
 
 @every_loss

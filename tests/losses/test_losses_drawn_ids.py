@@ -58,9 +58,9 @@ def everything(
     leaves = [tensor.to(device, dtype).requires_grad_() for tensor in given]
     got = info_nce(*leaves, temperature=0.7, reduction="none", **more)
     weights = torch.linspace(-1, 2, len(given[0]), dtype=dtype, device=device)
-    assert got.wins is not None and got.pairs is not None
+    assert got.wins is not None and got.pairs is not None and got.hits is not None
     grads = torch.autograd.grad((weights * got.loss).sum(), leaves)
-    return [tensor.detach().cpu() for tensor in (got.loss, got.wins, got.pairs, *grads)]
+    return [tensor.detach().cpu() for tensor in (got.loss, got.wins, got.pairs, got.hits, *grads)]
 
 
 @pytest.mark.parametrize("impl", ["reference", "streamed"])

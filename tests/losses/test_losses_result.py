@@ -31,19 +31,22 @@ def test_weight_and_reduction() -> None:
 def test_result_carries_counts_and_says_what_the_bound_is_worth() -> None:
     case = random_case("shared", 3, 5, 2, torch.float32)
     plain = info_nce(**case)
-    loss, wins, pairs = plain
+    loss, wins, pairs, hits, rows = plain
     assert loss is plain.loss and wins is plain.wins and pairs is plain.pairs
     assert type(plain) is LossResult and plain.bound_valid is True
     assert wins is not None and pairs is not None and plain.win_rate is not None
     assert plain.win_rate.item() == pytest.approx(wins.sum().item() / pairs.sum().item())
+    assert hits is not None and rows is not None and plain.hit_rate is not None
+    assert plain.hit_rate.item() == hits.mean().item() and rows.tolist() == [1, 1, 1]
     corrected = info_nce(**case, log_q=torch.zeros(5))
     assert type(corrected) is LossWithoutBound and corrected.bound_valid is False
-    assert corrected._fields == plain._fields == ("loss", "wins", "pairs")
+    assert corrected._fields == plain._fields == ("loss", "wins", "pairs", "hits", "rows")
     assert not info_nce(**case, reduction="sum").bound_valid
     assert not info_nce(**case, weight=torch.ones(3)).bound_valid
     assert type(bpr(*scores(**case))) is LossWithoutBound
     without = info_nce(**case, stats=False)
-    assert without.win_rate is None and without.wins is None and torch.equal(without.loss, plain.loss)
+    assert without.win_rate is without.hit_rate is without.wins is without.hits is without.rows is None
+    assert torch.equal(without.loss, plain.loss)
 
 
 def test_a_result_has_no_backward() -> None:
@@ -67,7 +70,7 @@ def test_a_result_that_is_rebuilt_keeps_its_type_and_fields(stats: bool) -> None
         assert same(type(result)(*result), result)
         assert same(tree_map(lambda part: part, result), result)
         leaves, spec = tree_flatten(result)
-        assert len(leaves) == 3 and same(tree_unflatten(leaves, spec), result)
+        assert len(leaves) == 5 and same(tree_unflatten(leaves, spec), result)
         assert same(recursively_apply(lambda part: part, result), result)
         assert same(apply_to_collection(result, torch.Tensor, lambda part: part), result)
         assert same(copy.copy(result), result) and same(pickle.loads(pickle.dumps(result)), result)

@@ -147,6 +147,7 @@ def test_a_rule_sees_counts_of_a_fixed_number_of_steps_before(tmp_path, lag):
         assert look.pairs == round(before.k_used * count)
         assert look.wins / look.pairs == pytest.approx(before.win_rate)
         assert (look.rows, look.k) == (count, before.k)
+        assert look.hits / look.rows == pytest.approx(before.hit_rate)
     aucs = {record.step: record.auc for record in log.of_split("val")}
     assert {look.step: look.val_auc for look in seen if look.val_auc is not None} == {
         step + lag: auc for step, auc in aucs.items() if step + lag < 17

@@ -3,6 +3,7 @@
 import json
 from dataclasses import replace
 from functools import partial
+from typing import NamedTuple
 
 import numpy as np
 import pytest
@@ -12,10 +13,12 @@ from train_world import N_ITEMS, Dot, Mean, Watching, make_sampler, make_world, 
 
 from negwise.errors import InputError
 from negwise.losses import bpr, info_nce, scores
+from negwise.protocols import Negatives
 from negwise.records import read_result, read_run
 from negwise.samplers import GivenFirst, Hardest, Lists, Mixture, Queue, Uniform
 from negwise.tasks.sampler_choice import ModelScore
 from negwise.training import checkpoint
+from negwise.training.step import counts_apart
 
 
 def weights(out, step=17):
@@ -168,6 +171,39 @@ def test_wins_over_given_and_drawn_negatives_are_apart(tmp_path):
         assert low - 1e-9 <= record.win_rate <= high + 1e-9
     run(tmp_path / "none", Dot(), world, steps=2)
     assert all(record.given_win_rate is None for record in read_run(tmp_path / "none").steps)
+
+
+def test_hits_are_over_drawn_negatives():
+    """Lists that are never beaten, or always, change nothing: a rule that holds hits sees only what was drawn."""
+    query, positive = torch.tensor([[1.0]] * 3), torch.tensor([[2.0]] * 3)
+    table = torch.tensor([[9.0], [1.0], [2.0], [0.0]])
+    ids = torch.tensor([[0, 1, 3], [1, 2, 3], [0, 1, 0]])
+    mask = torch.tensor([[True, True, True], [True, True, True], [True, False, False]])
+    drawn = Negatives(ids, mask, given=torch.tensor([1, 1, 1]))
+    wins, pairs, hits, rows = counts_apart(query, positive, table, drawn)
+    assert wins.tolist() == [0, 1, 0] and pairs.tolist() == [1, 1, 1]
+    assert hits.tolist() == [1, 0.5, 0] and rows.tolist() == [1, 1, 0]
+
+
+def test_a_loss_without_hits_leaves_them_open(tmp_path):
+    class Plain(NamedTuple):
+        loss: torch.Tensor
+        wins: torch.Tensor
+        pairs: torch.Tensor
+
+    def loss(*sides, **more):
+        return Plain(*info_nce(*sides, **more)[:3])
+
+    seen = []
+
+    class Spy(Watching):
+        def update(self, observation, state):
+            seen.append(observation)
+            return super().update(observation, state)
+
+    run(tmp_path, Dot(), rule=Spy(), loss=loss, steps=6, lag=1)
+    assert all(look.rows == 0 and look.pairs > 0 for look in seen[1:])
+    assert all(record.hit_rate is None for record in read_run(tmp_path).steps)
 
 
 def test_a_loss_has_the_same_name_in_every_process():

@@ -130,9 +130,12 @@ def test_no_negatives_no_loss():
 def test_totals_add_up():
     loss, wins, pairs = torch.tensor([1.0, 2.0]), torch.tensor([0.5, 2.0]), torch.tensor([1, 3])
     wanted = {"loss": 3, "log_k1": math.log(2) + math.log(4), "wins": 2.5, "pairs": 4, "queries": 2}
+    nothing = {"given_wins": 0, "given_pairs": 0, "hits": 0, "rows": 0}
+    hits, ones = torch.tensor([0.5, 1.0]), torch.tensor([1, 1])
     for rows, given in (
-        (RowResults(loss, wins, pairs), {"given_wins": 0, "given_pairs": 0}),
-        (RowResults(loss, wins, pairs, wins, pairs), {"given_wins": 2.5, "given_pairs": 4}),
+        (RowResults(loss, wins, pairs), nothing),
+        (RowResults(loss, wins, pairs, wins, pairs), nothing | {"given_wins": 2.5, "given_pairs": 4}),
+        (RowResults(loss, wins, pairs, hits=hits, rows=ones), nothing | {"hits": 1.5, "rows": 2}),
     ):
         sums = dict(zip(COUNTS, sum_rows(rows, torch.tensor(2.0).double()).tolist(), strict=True))
         assert sums == pytest.approx(wanted | given)

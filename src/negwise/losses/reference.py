@@ -42,8 +42,8 @@ def losses_from_scores(positive: Tensor, negatives: Tensor, masking: Masking, st
     seen_scores = negatives.detach() if allowed is None else negatives.detach().masked_fill(~allowed, 0)
     loss = loss + (seen_scores * 0).sum(1)
     if not stats:
-        return RowLosses(loss, None, None)
-    return RowLosses(loss, count_wins(positive, negatives, allowed), pairs)
+        return RowLosses(loss)
+    return RowLosses(loss, count_wins(positive, negatives, allowed), pairs, count_hits(positive, negatives, allowed))
 
 
 @torch.no_grad()
@@ -52,3 +52,17 @@ def count_wins(positive: Tensor, negatives: Tensor, allowed: Tensor | None) -> T
     above = positive[:, None]
     wins = (negatives < above).double() + (negatives == above).double() / 2
     return (wins if allowed is None else wins * allowed).sum(1)
+
+
+@torch.no_grad()
+def count_hits(positive: Tensor, negatives: Tensor, allowed: Tensor | None) -> Tensor:
+    """1 / (1 + ties) for a row without a negative above the positive, else 0; 0 without negatives. (B,) float64.
+
+    This is the chance that the positive is first when ties are put in random order.
+    """
+    own = positive[:, None]
+    above, ties = negatives > own, negatives == own
+    if allowed is None:
+        allowed = torch.ones_like(above)
+    first = ~(above & allowed).any(1) & allowed.any(1)
+    return first.double() / (1 + (ties & allowed).sum(1))

@@ -17,8 +17,15 @@ class RowLosses(NamedTuple):
     """What an implementation computes, per row and not reduced."""
 
     loss: Tensor  # (B,) the loss of each row
-    wins: Tensor | None  # (B,) float64: negatives below the positive; a tie is half a win
-    pairs: Tensor | None  # (B,) int64: negatives of the row
+    wins: Tensor | None = None  # (B,) float64: negatives below the positive; a tie is half a win
+    pairs: Tensor | None = None  # (B,) int64: negatives of the row
+    hits: Tensor | None = None  # (B,) float64: 1 / (1 + ties) if no negative is above the positive, else 0
+
+    @property
+    def counts(self) -> tuple[Tensor | None, Tensor | None, Tensor | None, Tensor | None]:
+        """``wins``, ``pairs``, ``hits`` and ``rows`` (B,) int64, which is 1 for a row with negatives."""
+        rows = None if self.pairs is None else (self.pairs > 0).long()
+        return self.wins, self.pairs, self.hits, rows
 
 
 class LossResult(NamedTuple):
@@ -27,13 +34,18 @@ class LossResult(NamedTuple):
     A plain named tuple, so that tree_map, DDP, Fabric and accelerate rebuild it with all its fields.
 
     - ``loss``: reduced as requested; float32 for half precision inputs.
-    - ``wins`` (B,) and ``pairs`` (B,): the counts per row, None with ``stats=False``. Their sums merge exactly over
-      batches and ranks.
+    - ``wins`` (B,) and ``pairs`` (B,): negatives below the positive, a tie counting half, and negatives of each row.
+    - ``hits`` (B,): 1 for a row whose positive is above all of its negatives, 1 / (1 + ties) where some tie with it,
+      else 0; what a row without negatives has is 0. ``rows`` (B,): 1 for a row with negatives, else 0.
+
+    All four are None with ``stats=False``. Their sums merge exactly over batches and ranks.
     """
 
     loss: Tensor
     wins: Tensor | None = None
     pairs: Tensor | None = None
+    hits: Tensor | None = None
+    rows: Tensor | None = None
 
     @property
     def win_rate(self) -> Tensor | None:
@@ -45,7 +57,15 @@ class LossResult(NamedTuple):
         the negatives' scores come from matrix products. So a model that gives everything one vector may have any win
         rate, beside a loss of ``log(K + 1)``.
         """
-        return _win_rate(self.wins, self.pairs)
+        return _ratio(self.wins, self.pairs)
+
+    @property
+    def hit_rate(self) -> Tensor | None:
+        """``hits.sum() / rows.sum()``, the share of rows whose positive is above all of its negatives.
+
+        It estimates the reliability P(K) of the model (eq. 4). NaN without rows; None with ``stats=False``.
+        """
+        return _ratio(self.hits, self.rows)
 
     @property
     def bound_valid(self) -> bool:
@@ -59,11 +79,18 @@ class LossWithoutBound(NamedTuple):
     loss: Tensor
     wins: Tensor | None = None
     pairs: Tensor | None = None
+    hits: Tensor | None = None
+    rows: Tensor | None = None
 
     @property
     def win_rate(self) -> Tensor | None:
         """As `LossResult.win_rate`."""
-        return _win_rate(self.wins, self.pairs)
+        return _ratio(self.wins, self.pairs)
+
+    @property
+    def hit_rate(self) -> Tensor | None:
+        """As `LossResult.hit_rate`."""
+        return _ratio(self.hits, self.rows)
 
     @property
     def bound_valid(self) -> bool:
@@ -76,7 +103,7 @@ def make_result(
 ) -> LossResult | LossWithoutBound:
     """Reduce the rows. The result is a `LossWithoutBound` if the rows are ``corrected``, weighted or summed."""
     kind = LossWithoutBound if corrected or weight is not None or reduction == "sum" else LossResult
-    return kind(reduce_rows(rows.loss, weight, reduction), rows.wins, rows.pairs)
+    return kind(reduce_rows(rows.loss, weight, reduction), *rows.counts)
 
 
 def reduce_rows(loss: Tensor, weight: Tensor | None, reduction: str) -> Tensor:
@@ -118,5 +145,5 @@ def check_reduction(reduction: str, weight: Tensor | None, like: Tensor, check_v
     return weight
 
 
-def _win_rate(wins: Tensor | None, pairs: Tensor | None) -> Tensor | None:
-    return None if wins is None or pairs is None else wins.sum() / pairs.sum()
+def _ratio(won: Tensor | None, of: Tensor | None) -> Tensor | None:
+    return None if won is None or of is None else won.sum() / of.sum()

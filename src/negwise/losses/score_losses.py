@@ -18,7 +18,7 @@ from torch import Tensor
 from negwise.errors import InputError
 from negwise.losses.checks import check_finite, check_same_device, check_scores, check_tensors, compute_dtype
 from negwise.losses.masking import ALL, make_masking
-from negwise.losses.reference import count_wins
+from negwise.losses.reference import count_hits, count_wins
 from negwise.losses.result import LossWithoutBound, RowLosses, check_reduction, reduce_rows
 
 
@@ -213,7 +213,7 @@ def loss_from_scores(
     reduction: str,
     stats: bool,
 ) -> LossWithoutBound:
-    """Check the arguments, apply ``formula`` (scores -> (B,)), count wins and reduce.
+    """Check the arguments, apply ``formula`` (scores -> (B,)), count wins and hits, and reduce.
 
     A row without negatives has loss 0 and no gradient, whatever ``formula`` gives.
     """
@@ -234,5 +234,7 @@ def loss_from_scores(
         loss = formula(ScoreRows(above, below, allowed, pairs.to(dtype)))
     loss = loss.masked_fill(pairs == 0, 0)
     check_finite((loss,), given)
-    rows = RowLosses(loss, count_wins(above, below, allowed), pairs) if stats else RowLosses(loss, None, None)
-    return LossWithoutBound(reduce_rows(rows.loss, weight, reduction), rows.wins, rows.pairs)
+    rows = RowLosses(loss)
+    if stats:
+        rows = RowLosses(loss, count_wins(above, below, allowed), pairs, count_hits(above, below, allowed))
+    return LossWithoutBound(reduce_rows(rows.loss, weight, reduction), *rows.counts)

@@ -11,7 +11,8 @@ What makes it fast:
   1 absorbs terms that underflow. A row shifts its reference up only if the sum of a block gets too large. That costs
   one check of (R,) numbers per block, and a second computation of the few blocks that need it.
 - ``2^(d log2 e)`` instead of ``e^d``: torch's vectorised ``exp2`` takes a third of the time of ``exp`` on a CPU.
-- ``sum(sign(d))`` counts wins and ties at once, exactly.
+- ``sum(sign(d))`` counts wins and ties at once, exactly. Where no d is above 0, as their maximum tells, it is the
+  number of ties less that of wins, which gives the hits.
 
 Shapes: B rows, K negatives, D width; R x C a block.
 """
@@ -44,10 +45,10 @@ WIDE_BUDGET = 2**24
 def streamed_losses(query: Tensor, positive: Tensor, layout: Layout, masking: Masking, stats: bool) -> RowLosses:
     """The loss of each row, from ``query`` (B, D) divided by temperature and the positive's score ``positive`` (B,)."""
     graph = torch.is_grad_enabled()
-    loss, wins, pairs = _Streamed.apply(  # type: ignore[no-untyped-call]
+    loss, wins, pairs, hits = _Streamed.apply(  # type: ignore[no-untyped-call]
         query, positive, layout.keys, layout, masking, stats, graph
     )
-    return RowLosses(loss, wins, pairs) if stats else RowLosses(loss, None, None)
+    return RowLosses(loss, wins, pairs, hits) if stats else RowLosses(loss)
 
 
 class _Streamed(torch.autograd.Function):
@@ -61,7 +62,7 @@ class _Streamed(torch.autograd.Function):
         masking: Masking,
         stats: bool,
         graph: bool,
-    ) -> tuple[Tensor, Tensor, Tensor]:
+    ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         needs_query_grad = graph and ctx.needs_input_grad[0]
         tile_rows, tile_cols = _tile_shape(query, layout, masking)
         result = _join(
@@ -91,8 +92,10 @@ class _Streamed(torch.autograd.Function):
         ctx.save_for_backward(share, weighted_keys, *recomputed, *tensors)
         ctx.tile_shape = tile_rows, tile_cols
         wins = result.pairs - result.above
-        ctx.mark_non_differentiable(wins, result.pairs)
-        return loss.to(query.dtype), wins, result.pairs
+        first = (result.peak <= 0) & (result.pairs > 0)
+        hits = first / (1 + 2 * result.above)  # without a negative above, only ties are counted there, as a half each
+        ctx.mark_non_differentiable(wins, result.pairs, hits)
+        return loss.to(query.dtype), wins, result.pairs, hits
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor, *_: Tensor) -> tuple[Tensor | None, ...]:
@@ -118,6 +121,7 @@ class _PassResult(NamedTuple):
     sums: Tensor  # (R,) float64, float32 on MPS: sums of 2^(d log2 e - shift)
     shift: Tensor  # (R,) the same: an integer, so that changing it is exact
     above: Tensor  # (R,) the same: negatives above the positive, ties count half
+    peak: Tensor  # (R,) in the query's dtype: the largest d; -inf without negatives
     pairs: Tensor  # (R,) int64
     weighted_keys: Tensor | None  # (R, D): sum_j 2^(d_j log2 e - shift) key_j
 
@@ -130,6 +134,7 @@ def _join(parts: list[_PassResult]) -> _PassResult:
         sums=torch.cat([part.sums for part in parts]),
         shift=torch.cat([part.shift for part in parts]),
         above=torch.cat([part.above for part in parts]),
+        peak=torch.cat([part.peak for part in parts]),
         pairs=torch.cat([part.pairs for part in parts]),
         weighted_keys=torch.cat(weighted_keys) if weighted_keys else None,
     )
@@ -171,6 +176,7 @@ def _accumulate(
     exact = torch.float32 if query.device.type == "mps" else torch.float64
     sums = torch.zeros(len(query), dtype=exact, device=query.device)
     shift, above, hidden = torch.zeros_like(sums), torch.zeros_like(sums), torch.zeros_like(sums, dtype=torch.int64)
+    peak = torch.full_like(positive, -torch.inf)
     neg_shift: Tensor | None = None  # -shift, in the dtype and shape of a block; None while it is 0
     weighted_keys = torch.zeros_like(query) if needs_query_grad else None
     bias, scratch = -positive[:, None], query.new_empty(2, len(query) * tile_cols)
@@ -196,8 +202,9 @@ def _accumulate(
         if weighted_keys is not None:
             layout.add_to_query_grad(powers, block, weighted_keys)
         if stats:
+            peak = torch.maximum(peak, raw.amax(1))
             above += raw.sign_().sum(1)
-    return _PassResult(sums, shift, (above + masking.width) / 2, masking.width - hidden, weighted_keys)
+    return _PassResult(sums, shift, (above + masking.width) / 2, peak, masking.width - hidden, weighted_keys)
 
 
 def _powers(

@@ -51,6 +51,7 @@ class Scores:
 class StepRecord:
     """The mean over the steps since the last record. ``k`` is the K that the rule asked for, ``k_used`` the K it got.
 
+    ``hit_rate`` is the share of rows whose positive is above all of its drawn negatives, P(K) of the model (eq. 4).
     ``log_k1`` is the mean of log(K + 1) over rows, ``mi_bound`` is ``log_k1 - loss`` (eq. 2). ``given_win_rate`` is the
     win rate over negatives that came with the data, ``drawn_win_rate`` over those that were drawn; ``k_reason`` says
     what set or bounded K.
@@ -64,6 +65,7 @@ class StepRecord:
     win_rate: float | None = None
     log_k1: float | None = None
     mi_bound: float | None = None
+    hit_rate: float | None = None
     given_win_rate: float | None = None
     drawn_win_rate: float | None = None
     k_reason: str | None = None

@@ -101,9 +101,10 @@ class KController:
         return Observation(
             step,
             self.total_steps,
-            wins=counts["wins"],
-            pairs=int(counts["pairs"]),
-            rows=int(counts["queries"]),
+            wins=counts["wins"] - counts["given_wins"],
+            pairs=int(counts["pairs"] - counts["given_pairs"]),
+            hits=counts["hits"],
+            rows=int(counts["rows"]),
             k=seen.k,
             val_auc=self._val_auc.get(past),
         )

@@ -201,6 +201,7 @@ class Run:
                 win_rate=_share(seen["wins"], seen["pairs"]),
                 log_k1=log_k1,
                 mi_bound=None if self.settings.correct else log_k1 - loss,
+                hit_rate=_share(seen["hits"], seen["rows"]),
                 given_win_rate=_share(seen["given_wins"], seen["given_pairs"]),
                 drawn_win_rate=_share(seen["wins"] - seen["given_wins"], drawn) if given else None,
             )

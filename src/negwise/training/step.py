@@ -17,10 +17,11 @@ from torch import Tensor, nn
 
 from negwise.errors import InputError
 from negwise.losses import info_nce
+from negwise.losses.reference import count_hits, count_wins
 from negwise.metrics.model_ranking import DistinctIds
 from negwise.protocols import Draw, Loss, Negatives, Query, TableModel
 
-COUNTS = ("loss", "log_k1", "wins", "pairs", "given_wins", "given_pairs", "queries")
+COUNTS = ("loss", "log_k1", "wins", "pairs", "given_wins", "given_pairs", "hits", "rows", "queries")
 """What `sum_rows` adds up, in this order."""
 
 
@@ -112,13 +113,19 @@ class StepInputs:
 
 
 class RowResults(NamedTuple):
-    """Loss, wins and pairs of each row (B,); the last two over the negatives that came with the data, None without."""
+    """Loss, wins and pairs of each row (B,).
+
+    ``given_wins`` and ``given_pairs`` are over the negatives that came with the data, None without. ``hits`` and
+    ``rows`` are over drawn negatives alone; None for a loss that does not count them.
+    """
 
     loss: Tensor
     wins: Tensor
     pairs: Tensor
     given_wins: Tensor | None = None
     given_pairs: Tensor | None = None
+    hits: Tensor | None = None
+    rows: Tensor | None = None
 
 
 class TrainingStep(nn.Module):
@@ -148,23 +155,32 @@ class TrainingStep(nn.Module):
         else:
             more = {"mask": negatives.mask, "log_q": negatives.log_q}
             result = self.loss(*sides, ids=negatives.ids, **more, reduction="none")
-        given = (None, None) if isinstance(negatives, Draw) else given_wins(*sides, negatives)
-        return RowResults(result.loss, result.wins, result.pairs, *given)
+        if isinstance(negatives, Draw) or negatives.given is None:
+            hits, rows = getattr(result, "hits", None), getattr(result, "rows", None)
+            return RowResults(result.loss, result.wins, result.pairs, hits=hits, rows=rows)
+        return RowResults(result.loss, result.wins, result.pairs, *counts_apart(*sides, negatives))
 
 
 @torch.no_grad()
-def given_wins(
+def counts_apart(
     query: Tensor, positive: Tensor, table: Tensor, negatives: Negatives
-) -> tuple[Tensor, Tensor] | tuple[None, None]:
-    """Wins and pairs (B,) over the negatives that came with the data: the first ``given`` slots of each row."""
-    if negatives.given is None:
-        return None, None
-    ids, slot = negatives.ids, torch.arange(negatives.ids.shape[1], device=query.device)
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Wins and pairs (B,) over negatives that came with the data, hits and rows (B,) over drawn ones.
+
+    The first ``given`` slots of each row came with the data.
+    """
+    assert negatives.given is not None
+    slot = torch.arange(negatives.ids.shape[1], device=query.device)
     is_given = (slot < negatives.given[:, None]) & negatives.mask
-    scores = torch.einsum("bd,bkd->bk", query.float(), F.embedding(ids, table).float())
-    own = (query.float() * positive.float()).sum(1, keepdim=True)
-    wins = (scores < own).double() + (scores == own).double() / 2
-    return (wins * is_given).sum(1), is_given.sum(1)
+    is_drawn = ~is_given & negatives.mask
+    scores = torch.einsum("bd,bkd->bk", query.float(), F.embedding(negatives.ids, table).float())
+    own = (query.float() * positive.float()).sum(1)
+    return (
+        count_wins(own, scores, is_given),
+        is_given.sum(1),
+        count_hits(own, scores, is_drawn),
+        is_drawn.any(1).long(),
+    )
 
 
 def in_autocast_dtype(query: Tensor, positive: Tensor, table: Tensor) -> tuple[Tensor, Tensor, Tensor]:
@@ -181,19 +197,21 @@ def in_autocast_dtype(query: Tensor, positive: Tensor, table: Tensor) -> tuple[T
 
 
 def sum_rows(rows: RowResults, counted: Tensor) -> Tensor:
-    """Sums over rows (B,), as (7,) float64, in the order of `COUNTS`; they add up over steps and ranks.
+    """Sums over rows (B,), as (9,) float64, in the order of `COUNTS`; they add up over steps and ranks.
 
     ``counted`` () is the number of rows; where it is 0, the row that stands in for them is left out. ``log_k1`` is the
     sum of log(K_b + 1): eq. 2 of the paper holds for each row with its own K_b, and so on average.
     """
-    negatives = rows.pairs.double()
-    nothing = negatives.new_zeros(())
+    nothing = rows.pairs.new_zeros((), dtype=torch.float64)
     parts = (
-        rows.loss.detach().double().sum(),
-        negatives.log1p().sum(),
-        rows.wins.double().sum(),
-        negatives.sum(),
-        nothing if rows.given_wins is None else rows.given_wins.double().sum(),
-        nothing if rows.given_pairs is None else rows.given_pairs.double().sum(),
+        rows.loss.detach(),
+        rows.pairs.double().log1p(),
+        rows.wins,
+        rows.pairs,
+        rows.given_wins,
+        rows.given_pairs,
+        rows.hits,
+        rows.rows,
     )
-    return torch.stack([*(torch.where(counted > 0, part, 0) for part in parts), counted])
+    sums = (nothing if part is None else part.double().sum() for part in parts)
+    return torch.stack([*(torch.where(counted > 0, one, 0) for one in sums), counted])

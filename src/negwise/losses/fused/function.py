@@ -28,10 +28,10 @@ def kernel_losses(
     raise_deferred_errors()
     tensor = temperature if isinstance(temperature, Tensor) else None
     with torch.cuda.device_of(query):  # type: ignore[no-untyped-call]  # Triton launches on the current device; autograd sets it for backward
-        loss, wins, pairs = _Fused.apply(  # type: ignore[no-untyped-call]
+        loss, wins, pairs, hits = _Fused.apply(  # type: ignore[no-untyped-call]
             query, positive, layout.keys, tensor, temperature, layout, masking, stats, torch.is_grad_enabled()
         )
-    return RowLosses(loss, wins, pairs) if stats else RowLosses(loss, None, None)
+    return RowLosses(loss, wins, pairs, hits) if stats else RowLosses(loss)
 
 
 class _Fused(torch.autograd.Function):
@@ -47,7 +47,7 @@ class _Fused(torch.autograd.Function):
         masking: Masking,
         stats: bool,
         graph: bool,
-    ) -> tuple[Tensor, Tensor, Tensor]:
+    ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         own, other, table = query.contiguous(), positive.contiguous(), keys.contiguous()
         temperatures = Temperature.of(number if temperature is None else temperature, query)
         masks = MaskArguments.of(masking)
@@ -74,8 +74,8 @@ class _Fused(torch.autograd.Function):
         )
         ctx.temperatures, ctx.width, ctx.kind = temperatures, masking.width, type(layout)
         ctx.positive_dtype = positive.dtype
-        ctx.mark_non_differentiable(result.wins, result.pairs)
-        return result.loss, result.wins, result.pairs
+        ctx.mark_non_differentiable(result.wins, result.pairs, result.hits)
+        return result.loss, result.wins, result.pairs, result.hits
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor, *_: Tensor) -> tuple[Tensor | None, ...]:

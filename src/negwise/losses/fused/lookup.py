@@ -39,7 +39,7 @@ def lookup_forward(
     block_d, warps, block_k = _tile(keys, width)
     splits = max(1, min(processors(query.device) * 16 // rows, width // 256))
     span = -(-width // splits)
-    parts = query.new_empty(7, splits, rows, dtype=torch.float32)
+    parts = query.new_empty(8, splits, rows, dtype=torch.float32)
     accs = query.new_empty(splits, rows, depth, dtype=torch.float32) if query_grad else None
     used_ids = torch.empty(rows, width, dtype=torch.int32, device=query.device) if keep_ids else None
     id_tensor, source, words = (

@@ -104,6 +104,7 @@ def lookup_forward_kernel(
         own_id = tl.load(row_ids + b).to(tl.int64)
 
     top = pos_score
+    best = pos_score
     total = 0.0
     n_above = 0.0
     n_pairs = 0.0
@@ -134,6 +135,7 @@ def lookup_forward_kernel(
         score = tl.where(ok, tl.sum(wide * q[None, :], 1), float("-inf"))
         t = score
         if log_q is not None:
+            best = tl.maximum(best, tl.max(score, 0))
             shift = log_q + (b * K if PER_ROW_Q else 0) + start + lanes
             t = tl.where(ok, score - tl.load(shift, mask=ok, other=0.0).to(tl.float32) / inv, float("-inf"))
         poison += tl.sum(tl.where(ok, t * 0, 0.0), 0)
@@ -159,6 +161,7 @@ def lookup_forward_kernel(
     tl.store(at + 4 * size, n_pairs)
     tl.store(at + 5 * size, poison)
     tl.store(at + 6 * size, pos_score)
+    tl.store(at + 7 * size, top if log_q is None else best)
     if QUERY_GRAD:
         tl.store(accs + (s.to(tl.int64) * B + b) * D + d, acc, mask=width)
 

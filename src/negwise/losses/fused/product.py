@@ -27,7 +27,7 @@ def product_forward(
     block_b, block_k, block_d, warps, stages = _tile(query, keys)
     tiles = -(-rows // block_b)
     span, splits = _split(width, block_k, tiles, query.device)
-    parts = query.new_empty(7, splits, rows, dtype=torch.float32)
+    parts = query.new_empty(8, splits, rows, dtype=torch.float32)
     accs = query.new_empty(splits, rows, depth, dtype=torch.float32) if query_grad else None
     partial = masks.partial or key_counts is not None
     product_forward_kernel[(tiles, splits)](

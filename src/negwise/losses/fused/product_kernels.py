@@ -104,7 +104,7 @@ def _forward_tiles(
     OWN: tl.constexpr,
 ):  # fmt: skip
     """Tiles from ``first`` to ``last``; those from ``jump`` on are ``by`` further. ``WHOLE``: no tile needs a mask."""
-    top, total, rounded_total, n_above, n_pairs, poison, acc = carry
+    top, best, total, rounded_total, n_above, n_pairs, poison, acc = carry
     d = tl.arange(0, BLOCK_D)
     lanes = tl.arange(0, BLOCK_K)
     offsets = lanes[:, None] * D + d[None, :]
@@ -151,6 +151,7 @@ def _forward_tiles(
             n_above += tl.sum(lost, 1)
         t = score
         if log_q is not None:
+            best = tl.maximum(best, tl.max(score, 1))
             shift = log_q + (b[:, None] * K + j[None, :] if PER_ROW_Q else j[None, :])
             shift = tl.load(shift, mask=inside[:, None] & (j < stop)[None, :], other=0.0).to(tl.float32)
             t -= shift * LOG2E / c[:, None]
@@ -169,7 +170,7 @@ def _forward_tiles(
         top = new_top
     if WHOLE:
         n_pairs += tl.maximum(last - first, 0)
-    return top, total, rounded_total, n_above, n_pairs, poison, acc
+    return top, best, total, rounded_total, n_above, n_pairs, poison, acc
 
 
 @triton.jit(do_not_specialize=["B", "K", "span"])
@@ -221,7 +222,8 @@ def product_forward_kernel(
         own_ids = tl.load(row_ids + b, mask=inside, other=0).to(tl.int64)[:, None]
 
     zero = tl.zeros((BLOCK_B,), tl.float32)
-    carry = (pos_score, zero, zero, zero, zero, zero, tl.zeros((BLOCK_B, BLOCK_D if QUERY_GRAD else 1), tl.float32))
+    acc = tl.zeros((BLOCK_B, BLOCK_D if QUERY_GRAD else 1), tl.float32)
+    carry = (pos_score, pos_score, zero, zero, zero, zero, zero, acc)
     low, high, edge, last = _split_range(first, last, start, BLOCK_B, BLOCK_K, DENSE, OWN)
     if DENSE:
         carry = _forward_tiles(
@@ -229,7 +231,7 @@ def product_forward_kernel(
             first, edge - (high - low), low, high - low, edge, K,
             D, BLOCK_B, BLOCK_K, BLOCK_D, PART, PER_ROW_Q, STATS, QUERY_GRAD, True, False, OWN,
         )  # fmt: skip
-    top, total, rounded_total, n_above, n_pairs, poison, acc = _forward_tiles(
+    top, best, total, rounded_total, n_above, n_pairs, poison, acc = _forward_tiles(
         carry, query, keys, key_counts, mask, limits, own_ids, key_ids, log_q, b, inside, q, pos_score, c,
         low, high + (last - edge), high, edge - high, last, K,
         D, BLOCK_B, BLOCK_K, BLOCK_D, PART, PER_ROW_Q, STATS, QUERY_GRAD, False, CLEAN, OWN,
@@ -244,6 +246,7 @@ def product_forward_kernel(
     tl.store(at + 4 * size, n_pairs, mask=inside)
     tl.store(at + 5 * size, poison, mask=inside)
     tl.store(at + 6 * size, pos_score, mask=inside)
+    tl.store(at + 7 * size, top if log_q is None else best, mask=inside)
     if QUERY_GRAD:
         tl.store(accs + (s.to(tl.int64) * B + b)[:, None] * D + d[None, :], acc, mask=tile)
 

@@ -31,6 +31,7 @@ class ForwardResult(NamedTuple):
     loss: Tensor  # (B,) float32
     wins: Tensor  # (B,) float64
     pairs: Tensor  # (B,) int64
+    hits: Tensor  # (B,) float64
     saved: Tensor  # (3, B): see `merge_kernel`
     unit_grads: Tensor | None  # (B, D): d loss / d query
 
@@ -38,24 +39,24 @@ class ForwardResult(NamedTuple):
 def merge_parts(
     positive: Tensor, temperature: Temperature, parts: Tensor, accs: Tensor | None, corrected: bool
 ) -> ForwardResult:
-    """Merge ``parts`` (7, S, B) and ``accs`` (S, B, D)."""
+    """Merge ``parts`` (8, S, B) and ``accs`` (S, B, D)."""
     rows, depth = positive.shape
     splits = parts.shape[1]
     loss, saved = parts.new_empty(rows), parts.new_empty(3, rows)
-    wins = parts.new_empty(rows, dtype=torch.float64)
+    wins, hits = parts.new_empty(2, rows, dtype=torch.float64)
     pairs = parts.new_empty(rows, dtype=torch.int64)
     block_d = next_power_of_two(depth)
     unit_grads = accs
     if accs is not None:  # a single part is overwritten; several are freed after the merge
         unit_grads = accs[0] if splits == 1 else parts.new_empty(rows, depth)
     merge_kernel[(rows,)](
-        positive, temperature.tensor, temperature.number, parts, accs, unit_grads, loss, wins, pairs, saved,
+        positive, temperature.tensor, temperature.number, parts, accs, unit_grads, loss, wins, pairs, hits, saved,
         deferred_errors.error_slots(positive.device), rows, splits,
         D=depth, BLOCK_D=block_d, BLOCK_S=next_power_of_two(splits), CHUNK=min(8, next_power_of_two(splits)),
         STRIDE=temperature.stride, CORRECTED=corrected, QUERY_GRAD=accs is not None,
         num_warps=max(1, min(4, block_d // 128)),
     )  # fmt: skip
-    return ForwardResult(loss, wins, pairs, saved, unit_grads)
+    return ForwardResult(loss, wins, pairs, hits, saved, unit_grads)
 
 
 def scale_gradients(
@@ -98,14 +99,15 @@ def log1p(x):
 
 @triton.jit(do_not_specialize=["B", "S"])
 def merge_kernel(
-    positive, temperatures, temperature, parts, accs, unit_grads, loss, wins, pairs, saved, errors, B, S,
+    positive, temperatures, temperature, parts, accs, unit_grads, loss, wins, pairs, hits, saved, errors, B, S,
     D: tl.constexpr, BLOCK_D: tl.constexpr, BLOCK_S: tl.constexpr, CHUNK: tl.constexpr,
     STRIDE: tl.constexpr, CORRECTED: tl.constexpr, QUERY_GRAD: tl.constexpr,
 ):  # fmt: skip
     """Merge the S parts of row b into its loss and what the backward pass needs.
 
-    ``parts`` (7, S, B): top; total; the total of the rounded powers that ``acc`` was computed with; negatives above the
-    positive; number of negatives; NaN after an error, else 0; t+. ``accs`` (S, B, D). ``unit_grads`` (B, D): d loss /
+    ``parts`` (8, S, B): top; total; the total of the rounded powers that ``acc`` was computed with; negatives above the
+    positive, ties as a half; number of negatives; NaN after an error, else 0; t+; the largest score, t+ among them,
+    without correction. ``accs`` (S, B, D). ``unit_grads`` (B, D): d loss /
     d query, possibly in the memory of the first part. ``saved`` (3, B): top; ``factor``, such that the share of key j
     is ``2^(c (t_j - top)) factor``; the sum of all shares.
     """
@@ -124,6 +126,7 @@ def merge_kernel(
     n_above = tl.sum(tl.load(at + 3 * size, mask=here, other=0.0), 0)
     n_pairs = tl.sum(tl.load(at + 4 * size, mask=here, other=0.0), 0)
     pos_score = tl.load(parts + 6 * size + b)
+    best = tl.max(tl.load(at + 7 * size, mask=here, other=float("-inf")), 0)
     poison = tl.sum(tl.load(at + 5 * size, mask=here, other=0.0), 0) + pos_score * 0
     scale = 1.0
     if CORRECTED:
@@ -151,6 +154,9 @@ def merge_kernel(
     tl.store(loss + b, value)
     tl.store(wins + b, (n_pairs - n_above).to(tl.float64))
     tl.store(pairs + b, n_pairs.to(tl.int64))
+    # Where none is above the positive, n_above counts ties alone, as a half each.
+    first = (best <= pos_score) & (n_pairs > 0)
+    tl.store(hits + b, tl.where(first, 1.0 / (1.0 + 2.0 * n_above.to(tl.float64)), 0.0))
     tl.store(saved + b, top)
     tl.store(saved + B.to(tl.int64) + b, factor)
     tl.store(saved + 2 * B.to(tl.int64) + b, share)
