@@ -15,6 +15,7 @@ from evidence.bootstrap import Floats, student
 from evidence.figures import compared, curve_panel, curve_rows
 from evidence.markdown import signed, span, table
 from negwise.errors import InputError
+from negwise.protocols import OpenLoopRule
 from negwise.report import Figure, quantitative, round_digits
 from negwise.schedule import parse_rule
 
@@ -34,6 +35,7 @@ def step_seconds(analysis: Analysis, k: Floats) -> Floats:
 def clock(analysis: Analysis, rule: str) -> Floats:
     """Seconds after 0, 1, ... steps of training by this rule, (steps + 1,)."""
     steps, law = int(analysis.record["steps"]), parse_rule(rule)
+    assert isinstance(law, OpenLoopRule)
     ks = np.array([law(step / max(steps - 1, 1)) for step in range(steps)])
     return np.concatenate(([0.0], np.cumsum(step_seconds(analysis, ks))))
 

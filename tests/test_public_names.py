@@ -17,6 +17,8 @@ HEADLINE = {
     "ConstantK",
     "Estimate",
     "FunctionK",
+    "OnlineK",
+    "k_for_metric",
     "InputError",
     "MissingExtra",
     "NegwiseError",

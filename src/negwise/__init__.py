@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from negwise.errors import InputError, MissingExtra, NegwiseError
-    from negwise.schedule import AnsK, ConstantK, FunctionK, PiecewiseK, WarmK
+    from negwise.schedule import AnsK, ConstantK, FunctionK, OnlineK, PiecewiseK, WarmK, k_for_metric
     from negwise.theory.effectiveness import effectiveness, sample_kinds
     from negwise.theory.estimate import Estimate
     from negwise.theory.mutual_information import mi_bound
@@ -25,7 +25,7 @@ __version__ = "0.1.0"
 
 _HOMES = {
     "negwise.errors": ("InputError", "MissingExtra", "NegwiseError"),
-    "negwise.schedule": ("AnsK", "ConstantK", "FunctionK", "PiecewiseK", "WarmK"),
+    "negwise.schedule": ("AnsK", "ConstantK", "FunctionK", "OnlineK", "PiecewiseK", "WarmK", "k_for_metric"),
     "negwise.theory.effectiveness": ("effectiveness", "sample_kinds"),
     "negwise.theory.estimate": ("Estimate",),
     "negwise.theory.mutual_information": ("mi_bound",),
@@ -48,11 +48,13 @@ __all__ = [
     "InputError",
     "MissingExtra",
     "NegwiseError",
+    "OnlineK",
     "PiecewiseK",
     "WarmK",
     "auc",
     "data",
     "effectiveness",
+    "k_for_metric",
     "mi_bound",
     "optimal_k",
     "reliability",

@@ -16,6 +16,10 @@ State = dict[str, Any]
 """What a rule remembers between steps: plain values that come back from JSON as they went in."""
 
 
+VALIDATION_KS = tuple(2**power for power in range(21))
+"""The K at which an observation has the reliability of the validation ranks."""
+
+
 @dataclass(frozen=True)
 class Observation:
     """What a rule may look at before it sets K for ``step``, the same on every rank.
@@ -24,7 +28,8 @@ class Observation:
     ``pairs`` of a positive and a negative, ``wins`` were won (a tie is half a win): ``wins / pairs`` estimates AUC at
     any K. Of the ``rows``, ``hits`` had a positive above all of its negatives (with ties 1 / (1 + ties)). Only drawn
     negatives count. ``rows`` is 0 beside ``pairs`` for a loss that counts no hits. ``val_auc`` comes after an
-    evaluation, with the same lag. Nothing is known yet in the first steps: all counts are 0.
+    evaluation, with the same lag, and so does ``val_reliability``: P(K) of the validation ranks at `VALIDATION_KS`.
+    Nothing is known yet in the first steps: all counts are 0.
     """
 
     step: int
@@ -35,6 +40,7 @@ class Observation:
     rows: int = 0
     k: float | None = None
     val_auc: float | None = None
+    val_reliability: tuple[float, ...] | None = None
 
 
 @runtime_checkable

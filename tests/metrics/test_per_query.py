@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 
 import metric_loops as loops
@@ -12,7 +13,7 @@ from hypothesis import strategies as st
 from sklearn.metrics import ndcg_score, roc_auc_score
 
 from negwise.errors import InputError
-from negwise.metrics import auc_per_query, hit_rate, mrr, ndcg, rank, reciprocal_rank, wins
+from negwise.metrics import auc_per_query, hit_rate, mrr, ndcg, rank, reciprocal_rank, reliability_of_ranks, wins
 
 LEVELS = pytest.mark.parametrize("levels", [None, 3, 1], ids=["no ties", "ties", "all tied"])
 
@@ -32,6 +33,25 @@ def test_auc_is_that_of_scikit_learn(levels):
 def test_wins_are_those_of_a_loop_over_pairs(levels):
     data = loops.ragged(seed=2, queries=200, largest=20, levels=levels)
     assert kept(wins(rank(*data))).tolist() == [loops.wins(s, y) for s, y in loops.scored(*data)]
+
+
+@LEVELS
+def test_reliability_is_the_chance_to_beat_k_random_candidates(levels):
+    """A loop over positives; at K = 1 the mean share of the others below, at K = 0 certainty."""
+    scores, labels, offsets = loops.ragged(seed=5, queries=40, largest=15, levels=levels)
+    found = reliability_of_ranks(rank(scores, labels, offsets), (0, 1, 2.5, 100))
+    chances = []
+    for start, end in itertools.pairwise(offsets):
+        for place in range(start, end):
+            others = [scores[j] for j in range(start, end) if j != place]
+            if labels[place] and others:
+                below = sum(1.0 if s < scores[place] else 0.5 * (s == scores[place]) for s in others) / len(others)
+                chances.append([below**k for k in (0, 1, 2.5, 100)])
+    np.testing.assert_allclose(found, np.mean(chances, axis=0), rtol=1e-12)
+
+
+def test_reliability_without_positives_is_nan():
+    assert np.isnan(reliability_of_ranks(rank([1.0, 2.0], [0, 0], [0, 2]), (1, 2))).all()
 
 
 @LEVELS

@@ -56,7 +56,7 @@ def story(out):
 def undisturbed(child, tmp_path_factory):
     """A run of each case that nothing happens to."""
     outs = {}
-    for case in ("open", "closed", "queue", "hardest"):
+    for case in ("open", "closed", "online", "queue", "hardest"):
         out = tmp_path_factory.mktemp(case)
         done = child(out, case=case)
         assert done.code == 0, done.said
@@ -88,6 +88,9 @@ POINTS = [
     ("batch", 12, "closed"),
     ("file", 14, "closed"),
     ("log", 6, "closed"),
+    ("batch", 6, "online"),  # counts of earlier steps and the validation ranks are on their way to the rule
+    ("file", 14, "online"),
+    ("batch", 15, "online"),
     ("batch", 6, "queue"),  # the queue is that of an older checkpoint
     ("file", 11, "queue"),  # in the middle of the samplers' file
     ("batch", 15, "queue"),

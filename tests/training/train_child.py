@@ -24,12 +24,14 @@ from train_world import Dot, Mean, Watching, make_sampler, make_world, run
 
 from negwise.records import RunLogWriter
 from negwise.samplers import Hardest, Mixture, Queue
+from negwise.schedule import OnlineK
 from negwise.tasks.sampler_choice import ModelScore
 from negwise.training import Stopped, batches, checkpoint, evaluation, loop
 
 CASES = {
     "open": {"model": lambda: Dot(dropout=0.3)},
     "closed": {"model": lambda: Mean(dropout=0.3), "rule": Watching(), "save_every": 2, "log_every": 3},
+    "online": {"model": lambda: Mean(dropout=0.3), "rule": OnlineK(0.3, "hit@5", 40), "save_every": 2, "lag": 3},
     "queue": {"model": lambda: Dot(dropout=0.3), "sampler": lambda _: mixed_queue(), "save_every": 2},
     "hardest": {"model": lambda: Mean(dropout=0.3), "sampler": lambda model: hardest(model), "save_every": 3},
 }

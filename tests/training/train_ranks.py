@@ -17,6 +17,7 @@ from train_world import N_ITEMS, Dot, Mean, Watching, make_world, run
 from negwise.metrics import model_ranking
 from negwise.protocols import Query
 from negwise.samplers import InBatch, Pool, Uniform
+from negwise.schedule import OnlineK
 from negwise.training import Stopped, batches, loop
 
 
@@ -47,6 +48,7 @@ CASES = {
     "dot": {"model": Dot},
     "mean": {"model": Mean, "world": make_world(shown=True)},
     "watching": {"model": Mean, "rule": Watching()},
+    "online": {"model": Mean, "rule": OnlineK(0.3), "lag": 2},
     "in-batch": {"model": Mean, "sampler": InBatch()},
     "pool": {"model": Mean, "sampler": Pool(Uniform(N_ITEMS), 20), "log_every": 4},
     "cloze": {"model": Places, "mask_items": mask_items},

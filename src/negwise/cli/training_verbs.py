@@ -13,7 +13,7 @@ import typer
 
 from negwise.errors import InputError, NegwiseError
 from negwise.requests import DataRequest, RunRequest, SweepRequest, TrainRequest
-from negwise.schedule import parse_rule
+from negwise.schedule import check_rule
 
 if TYPE_CHECKING:
     from negwise.jobs import JobResult
@@ -43,7 +43,7 @@ def train_verb(request: TrainRequest, as_json: bool) -> None:
       negwise train --data clicks --model nrms --k 4 --steps 30 --eval-every 15 --queries 300 --out runs/b
       negwise train --data docs --model siamese-lstm --k ans:20 --steps 20 --eval-every 20 --body-words 20 --out runs/c
     """
-    parse_rule(request.k)  # a typo is told before torch is loaded
+    check_rule(request.k)  # a typo is told before torch is loaded
     if request.out is None:
         raise InputError("--out: got nothing, expected a folder for the run, as --out runs/a.")
     with stop_message():
@@ -72,7 +72,7 @@ def run_verb(request: RunRequest, as_json: bool) -> None:
       negwise run --data ratings.csv --schedule fixed --no-compare --steps 2000
     """
     if request.schedule not in ("fixed", "warm", "ans"):
-        parse_rule(request.schedule)
+        check_rule(request.schedule)
     with stop_message():
         from negwise.jobs import run_job
 
@@ -89,7 +89,7 @@ def sweep_verb(request: SweepRequest, as_json: bool) -> None:
       negwise sweep --out sweeps/mine --data ratings.csv --k 1,20,warm:20,ans:20 --learning-rate 3e-4,1e-3,3e-3
     """
     for rule in request.k:
-        parse_rule(rule)
+        check_rule(rule)
     with stop_message():
         from negwise.jobs import run_sweep
 

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 from negwise.errors import InputError
 from negwise.requests.training_requests import SCHEDULES
-from negwise.schedule import parse_rule
+from negwise.schedule import check_rule
+from negwise.schedule.typed_rules import needs_data
 from negwise.theory.estimate import Estimate
 
 EXPLANATIONS = {
@@ -140,7 +141,12 @@ def _text(k: float) -> str:
 
 
 def _peak(rule: str) -> float:
-    parse_rule(rule)  # raises where it cannot be read
+    check_rule(rule)
+    if needs_data(rule):
+        raise InputError(
+            f"k: got {rule}, which sets K while it trains. A sweep compares numbers and schedules; type: "
+            f"negwise train --k {rule}"
+        )
     parts = rule.split(":")
     return float(parts[1] if len(parts) > 1 else parts[0])
 

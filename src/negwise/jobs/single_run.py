@@ -17,10 +17,13 @@ from negwise.errors import InputError
 from negwise.jobs.arms import check_ceiling, parse_arm
 from negwise.jobs.presets import default_model
 from negwise.models import PAPER
+from negwise.protocols import Rule, Sampler
 from negwise.records import CONFIG, JOB, RunConfig, RunResult, decode, encode, read_record
 from negwise.requests import TrainRequest, identity_of
-from negwise.schedule import parse_rule
-from negwise.tasks import Task, load_data, make_model, make_task, max_negatives
+from negwise.samplers import Given, Hardest
+from negwise.schedule import check_rule, parse_rule
+from negwise.schedule.typed_rules import needs_data
+from negwise.tasks import Task, load_data, make_model, make_task, max_negatives, query_candidates
 from negwise.training import Display, EpochOrder, Settings, ShouldStop, fit, load_weights
 
 OUT = "negwise-train"
@@ -57,7 +60,8 @@ def train_run(
     ``source`` is the data where it was read already. A K that no row can have is refused, unless ``any_k``: then a row
     that has fewer negatives gives all it has. ``should_stop``, ``until`` and ``show``: see `negwise.training.fit`.
     """
-    arm = parse_arm(request.k)  # before the data is read
+    check_rule(request.k)  # before the data is read
+    arm = None if needs_data(request.k) else parse_arm(request.k)
     folder = Path(request.out or OUT)
     if (folder / JOB).exists():
         raise InputError(
@@ -67,7 +71,7 @@ def train_run(
         request = replace(request, model=default_model(request))
     assert request.model is not None
     task = make_task(request, source)
-    if not any_k:
+    if arm is not None and not any_k:
         batch_size = request.batch_size or PAPER[request.model].batch_size
         check_ceiling(arm, max_negatives(task.data, request.negatives, request.pool, batch_size))
     return TrainResult(folder, fit_task(request, task, folder, should_stop=should_stop, until=until, show=show))
@@ -97,7 +101,7 @@ def fit_task(
         task.examples,
         n_items=task.data.n_items,
         sampler=task.sampler,
-        rule=parse_rule(request.k),
+        rule=make_rule(request, task),
         settings=Settings(
             steps=steps,
             batch_size=batch_size,
@@ -123,6 +127,28 @@ def fit_task(
         popularity=task.data.popularity,
         show=show,
     )
+
+
+def make_rule(request: TrainRequest, task: Task) -> Rule:
+    """The rule of ``request.k``; ``metric`` and ``online`` learn the number of candidates and the most negatives."""
+    if not needs_data(request.k):
+        return parse_rule(request.k)
+    if request.k.strip().lower().startswith("online"):
+        _check_online(task.sampler)
+    assert request.model is not None
+    batch_size = request.batch_size or PAPER[request.model].batch_size
+    most = max_negatives(task.data, request.negatives, request.pool, batch_size)
+    return parse_rule(request.k, metric=request.metric, candidates=query_candidates(task.data), max_k=most)
+
+
+def _check_online(sampler: Sampler) -> None:
+    """Refuse a sampler whose negatives say nothing of how the model ranks random ones."""
+    for one in (sampler, *getattr(sampler, "parts", ())):
+        if isinstance(one, Given | Hardest):
+            raise InputError(
+                f"k: got online, but {type(one).__name__.lower()} negatives are not drawn at random, so their wins do "
+                "not tell how far K should go. Type a number, as --k 100, or other --negatives, as uniform."
+            )
 
 
 def _on_gpu(device: str) -> bool | None:

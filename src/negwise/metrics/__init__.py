@@ -9,7 +9,7 @@
 A query without a positive or without a negative has no ranking to evaluate. No metric includes it; it is counted.
 """
 
-from negwise.metrics.per_query import auc_per_query, hit_rate, mrr, ndcg, reciprocal_rank, wins
+from negwise.metrics.per_query import auc_per_query, hit_rate, mrr, ndcg, reciprocal_rank, reliability_of_ranks, wins
 from negwise.metrics.ranks import Ranks, rank, rank_catalogue
 from negwise.metrics.summary import MetricSummary, Ratio, evaluate
 
@@ -25,5 +25,6 @@ __all__ = [
     "rank",
     "rank_catalogue",
     "reciprocal_rank",
+    "reliability_of_ranks",
     "wins",
 ]

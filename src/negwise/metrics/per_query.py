@@ -8,6 +8,8 @@ Shapes: Q queries, P positives.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -75,6 +77,20 @@ def hit_rate(ranks: Ranks, n: int) -> Floats:
     factors = np.maximum(tied[block] - slots[block] - taken, 0) / (tied[block] - taken)
     missed = np.multiply.reduceat(factors, starts) if len(starts) else np.empty(0)
     return _fill_queries_without_positives(ranks, 1 - missed)
+
+
+def reliability_of_ranks(ranks: Ranks, ks: Sequence[float]) -> Floats:
+    """P(K) of a model at each of ``ks`` (n,): the mean chance that a positive beats K random candidates of its query.
+
+    ``(1 - a / m)^K`` for a positive with a of its m other candidates above it, a tie counting half. NaN without
+    positives.
+    """
+    others = np.repeat(ranks.sizes, ranks.positives) - 1
+    above = ranks.above + (ranks.tied - 1) / 2
+    share, times = np.unique(1 - above[others > 0] / others[others > 0], return_counts=True)
+    if not len(share):
+        return np.full(len(ks), np.nan)
+    return np.array([float(times @ share**k / times.sum()) for k in ks])
 
 
 def _expected_weight(ranks: Ranks, weights: Floats) -> Floats:

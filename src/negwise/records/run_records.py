@@ -53,8 +53,8 @@ class StepRecord:
 
     ``hit_rate`` is the share of rows whose positive is above all of its drawn negatives, P(K) of the model (eq. 4).
     ``log_k1`` is the mean of log(K + 1) over rows, ``mi_bound`` is ``log_k1 - loss`` (eq. 2). ``given_win_rate`` is the
-    win rate over negatives that came with the data, ``drawn_win_rate`` over those that were drawn; ``k_reason`` says
-    what set or bounded K.
+    win rate over negatives that came with the data, ``drawn_win_rate`` over those that were drawn; ``k_asked`` is
+    the K that the rule asked for at the last of them, before its bounds, and ``k_reason`` what set or bounded K.
     """
 
     step: int
@@ -68,6 +68,7 @@ class StepRecord:
     hit_rate: float | None = None
     given_win_rate: float | None = None
     drawn_win_rate: float | None = None
+    k_asked: float | None = None
     k_reason: str | None = None
 
 

@@ -21,7 +21,8 @@ from negwise.records import (
 )
 from negwise.report.from_log import estimate_from_log_file
 from negwise.report.report_data import ArmRuns, ReportData, SeedRun
-from negwise.schedule import parse_rule
+from negwise.schedule import check_rule
+from negwise.schedule.typed_rules import needs_data
 from negwise.theory.estimate import Estimate
 
 NOT_ENDED = f"The run has not ended: it has no {RESULT}. The same command resumes it."
@@ -114,10 +115,12 @@ def _seed_run(folder: Path, seed: int) -> SeedRun:
 
 
 def _peak(rule: str) -> float | None:
-    """The K of a rule such as ``4``, the peak of one such as ``warm:20``; None if the text is no rule."""
+    """The K of a rule such as ``4``, the peak of one such as ``warm:20``; None for other rules and other texts."""
     try:
-        parse_rule(rule)
+        check_rule(rule)
     except InputError:
+        return None
+    if needs_data(rule):
         return None
     first, *numbers = rule.split(":")
     return float(numbers[0] if numbers else first)

@@ -75,16 +75,17 @@ _UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 class TrainRequest:
     """One run. None means the paper's value for the model.
 
-    ``k`` is a number, ``ans:20`` or ``warm:20``. ``title_words``, ``body_words`` and ``history`` say how much of a text
-    and of a user the model sees; ``settings`` are arguments of the model, as ``{"hidden": 128}``, and ``world`` those
-    of the simulated clicks. With ``folds``, users or groups are dealt into that many parts, and the test split is part
-    ``seed`` modulo ``folds``. Without ``evaluate_training`` there is no training AUC, which only an estimate needs.
+    ``k`` is a number, ``ans:20``, ``warm:20``, ``metric`` or ``online:0.3``. ``title_words``, ``body_words`` and
+    ``history`` say how much of a text and of a user the model sees; ``settings`` are arguments of the model, as
+    ``{"hidden": 128}``, and ``world`` those of the simulated clicks. With ``folds``, users or groups are dealt into
+    that many parts, and the test split is part ``seed`` modulo ``folds``. Without ``evaluate_training`` there is no
+    training AUC, which only an estimate needs.
     """
 
     data: str = option(help=_DATA)
     out: str | None = option(None, help="The run's folder; the same command resumes it.", identity=False)
     model: str | None = option(None, help=f"{', '.join(MODEL_NAMES[:-1])} or {MODEL_NAMES[-1]}.", show_default=_BY_DATA)
-    k: str = option("4", help="A number, ans:PEAK or warm:PEAK.")
+    k: str = option("4", help="A number, ans:PEAK, warm:PEAK, metric (K for --metric), online or online:RELIABILITY.")
     negatives: str | None = option(None, help=_NEGATIVES, show_default=_BY_DATA)
     loss: str = option("info-nce", help=_LOSS)
     correct: bool = option(False, flag="--correct", help="Correct InfoNCE by the sampler's probabilities (logQ).")

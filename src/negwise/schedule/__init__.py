@@ -1,6 +1,8 @@
-"""Schedules for K over training, and a batch sampler that passes K on to a collator."""
+"""Rules for K over training, K for a metric, and a batch sampler that passes K on to a collator."""
 
 from negwise.schedule.batch_sampler import KBatchSampler
+from negwise.schedule.metric_cutoff import k_for_metric
+from negwise.schedule.online_k import OnlineK
 from negwise.schedule.rules import (
     AnsK,
     ConstantK,
@@ -8,9 +10,9 @@ from negwise.schedule.rules import (
     OpenLoop,
     PiecewiseK,
     WarmK,
-    parse_rule,
     training_fraction,
 )
+from negwise.schedule.typed_rules import check_rule, parse_rule
 
 ALL_SCHEDULES = (ConstantK, AnsK, WarmK, PiecewiseK, FunctionK)
 
@@ -20,9 +22,12 @@ __all__ = [
     "ConstantK",
     "FunctionK",
     "KBatchSampler",
+    "OnlineK",
     "OpenLoop",
     "PiecewiseK",
     "WarmK",
+    "check_rule",
+    "k_for_metric",
     "parse_rule",
     "training_fraction",
 ]

@@ -7,8 +7,7 @@ A rule can be called in two ways, which give the same K::
     k, state = rule.update(Observation(step=5, total_steps=101), state)  # as every training loop does
 
 The fraction at step ``s`` of ``n`` is ``s / (n - 1)``: 0 at the first step and 1 at the last. If there is only
-one step, it is 0. K is real-valued: `negwise.draws.counts` draws whole numbers with that mean. `parse_rule`
-reads a rule as it is typed on a command line: ``4``, ``ans:20``, ``warm:20:0.2``.
+one step, it is 0. K is real-valued: `negwise.draws.counts` draws whole numbers with that mean.
 """
 
 from __future__ import annotations
@@ -143,10 +142,6 @@ class FunctionK(OpenLoop):
         return f"FunctionK({getattr(self.function, '__qualname__', repr(self.function))})"
 
 
-_SCHEDULES = {"ans": AnsK, "warm": WarmK}
-"""The schedules that `parse_rule` knows, by name."""
-
-
 def training_fraction(step: int, total_steps: int) -> float:
     """``step / (total_steps - 1)``, or 0 if there is only one step."""
     if total_steps < 1 or not 0 <= step < total_steps:
@@ -155,25 +150,6 @@ def training_fraction(step: int, total_steps: int) -> float:
             "Pass the number of optimizer steps in the whole training as total_steps"
         )
     return step / (total_steps - 1) if total_steps > 1 else 0.0
-
-
-def parse_rule(text: str) -> OpenLoop:
-    """The rule in ``text``: ``"4"`` is ``ConstantK(4)``, ``"ans:20"`` is ``AnsK(20)``, ``"warm:20"`` is ``WarmK(20)``.
-
-    A second number is the turning point or the end of the warm-up: ``"ans:20:0.2"`` is ``AnsK(20, 0.2)``.
-    """
-    try:
-        match text.strip().lower().split(":"):
-            case [k] if _is_number(k):
-                return ConstantK(_parse_number(k))
-            case [name, *numbers] if name in _SCHEDULES and len(numbers) in (1, 2) and all(map(_is_number, numbers)):
-                return _SCHEDULES[name](*map(_parse_number, numbers))
-    except InputError as error:  # names the rule's argument, so add what was typed
-        raise InputError(f"cannot train with K {text!r}: {error}") from None
-    raise InputError(
-        f"cannot read K from {text!r}. Expected a number such as 4 or 2.5, or a schedule with its peak: "
-        "ans:20 or warm:20. A turning point other than 0.1 comes last: ans:20:0.2"
-    )
 
 
 def _check_k(k: float, name: str) -> float:
@@ -227,19 +203,3 @@ def _check_points(points: Sequence[tuple[float, float]]) -> tuple[tuple[float, f
     if any(fractions.count(fraction) > 2 for fraction in fractions):
         raise InputError(f"PiecewiseK takes at most two points at one fraction (a jump); got {fractions}")
     return checked
-
-
-def _is_number(text: str) -> bool:
-    try:
-        float(text)
-    except ValueError:
-        return False
-    return True
-
-
-def _parse_number(text: str) -> float:
-    """The number in ``text``. Whole numbers stay ``int``, so that ``repr`` shows what was typed."""
-    try:
-        return int(text)
-    except ValueError:
-        return float(text)

@@ -1,4 +1,4 @@
-"""From data to gradient: the public functions that put data, sampler, loss, model and evaluation together."""
+"""What a run is made of: the public functions that put data, sampler, loss, model and evaluation together."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from negwise.tasks.task import (
     make_model,
     make_task,
     model_content,
+    query_candidates,
     tokenize,
 )
 
@@ -32,5 +33,6 @@ __all__ = [
     "make_task",
     "max_negatives",
     "model_content",
+    "query_candidates",
     "tokenize",
 ]

@@ -74,7 +74,7 @@ def make_task(request: TrainRequest, source: Source | None = None) -> Task:
 
 def load_data(request: TrainRequest, source: Source | None = None) -> TaskData:
     """The data as the model of ``request`` needs it."""
-    name = _task_of(request)
+    name = TASK_OF[_model_of(request)]
     sizes = SplitSizes()
     if request.folds is not None:
         sizes = SplitSizes(folds=request.folds, fold=request.seed % max(request.folds, 1))
@@ -192,6 +192,14 @@ def make_loss(text: str, n_items: int, model: Any) -> Loss:
     return ScoreLoss(spec.name, tuple(sorted(options.items())))
 
 
+def query_candidates(data: TaskData) -> int:
+    """How many candidates a query of validation is ranked among; for impressions, on average."""
+    if data.impressions is None:
+        first, last = data.val.candidates
+        return int(last - first)
+    return max(round(float(data.impressions.lengths[np.unique(data.val.groups)].mean())), 1)
+
+
 def evaluation_splits(data: TaskData, max_queries: int | None = None) -> dict[str, EvaluationSplit]:
     """How to evaluate ``train``, ``val`` and ``test`` of ``data``.
 
@@ -246,10 +254,10 @@ def _check_correction(request: TrainRequest, sampler: Sampler) -> None:
             )
 
 
-def _task_of(request: TrainRequest) -> str:
+def _model_of(request: TrainRequest) -> str:
     if request.model is None:
         raise InputError("model: got none, expected one of " + ", ".join(TASK_OF) + ".")
-    return TASK_OF[request.model]
+    return request.model
 
 
 @dataclass(frozen=True, eq=False)

@@ -6,8 +6,9 @@ K the same on a CPU, on a GPU and on any number of ranks. The rule itself knows 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -22,6 +23,13 @@ class Seen:
 
     k: float
     counts: HostCopy
+
+
+class Validation(NamedTuple):
+    """What an evaluation says to a rule."""
+
+    auc: float
+    reliability: list[float]
 
 
 class HostCopy:
@@ -52,13 +60,13 @@ class KController:
     def __init__(self, rule: Rule, total_steps: int, lag: int, step: int = 0, state: dict[str, Any] | None = None):
         self.rule, self.total_steps, self.lag = rule, total_steps, lag
         self.open_loop = isinstance(rule, OpenLoopRule)
-        state = state or {"rule": rule.init(), "seen": [], "val_auc": {}}
+        state = state or {"rule": rule.init(), "seen": [], "validation": {}}
         self._after: dict[int, Any] = {step - 1: state["rule"]}  # the rule's state once K of a step is set
         self._k: dict[int, float] = {}
         self._seen: dict[int, Seen] = {
             int(at): Seen(k, HostCopy(torch.tensor(counts, dtype=torch.float64))) for at, k, counts in state["seen"]
         }
-        self._val_auc: dict[int, float] = {int(at): auc for at, auc in state["val_auc"].items()}
+        self._validation: dict[int, Validation] = {int(at): Validation(*one) for at, one in state["validation"].items()}
 
     def k(self, step: int) -> float:
         """K of ``step``."""
@@ -76,10 +84,15 @@ class KController:
             self._seen[step] = Seen(self._k[step], HostCopy(sums))
             self._seen.pop(step - self.lag - 2, None)
 
-    def evaluated(self, step: int, val_auc: float) -> None:
-        """The validation AUC before ``step`` ran."""
+    def evaluated(self, step: int, auc: float, reliability: Sequence[float]) -> None:
+        """The validation AUC before ``step`` ran, and P(K) of the validation ranks at `VALIDATION_KS`."""
         if not self.open_loop:
-            self._val_auc[step] = val_auc
+            self._validation[step] = Validation(auc, list(reliability))
+
+    def reason(self, step: int) -> tuple[float | None, str | None]:
+        """The K that the rule asked for at ``step``, before its bounds, and what set K; None if it does not say."""
+        state = self._after.get(step, {})
+        return state.get("asked"), state.get("reason")
 
     def state_dict(self, step: int) -> dict[str, Any]:
         """The state before ``step`` began, in plain values."""
@@ -89,14 +102,17 @@ class KController:
             "seen": [
                 [at, self._seen[at].k, list(self._seen[at].counts.values.values())] for at in past if at in self._seen
             ],
-            "val_auc": {str(at): auc for at, auc in self._val_auc.items() if at >= step - self.lag},
+            "validation": {str(at): list(one) for at, one in self._validation.items() if at >= step - self.lag},
         }
 
     def _observation(self, step: int) -> Observation:
         past = step - self.lag
-        seen = self._seen.get(past)
+        seen, validation = self._seen.get(past), self._validation.get(past)
+        known: dict[str, Any] = {}
+        if validation is not None:
+            known = {"val_auc": validation.auc, "val_reliability": tuple(validation.reliability)}
         if seen is None:
-            return Observation(step, self.total_steps, val_auc=self._val_auc.get(past))
+            return Observation(step, self.total_steps, **known)
         counts = seen.counts.values
         return Observation(
             step,
@@ -106,5 +122,5 @@ class KController:
             hits=counts["hits"],
             rows=int(counts["rows"]),
             k=seen.k,
-            val_auc=self._val_auc.get(past),
+            **known,
         )

@@ -18,6 +18,8 @@ from torch import Tensor, nn
 
 from negwise import distributed
 from negwise.losses import raise_deferred_errors
+from negwise.metrics import reliability_of_ranks
+from negwise.protocols import VALIDATION_KS
 from negwise.records import RESULT, BestStep, Recommended, RunLog, RunResult, Scores, StepRecord, decode, read_run
 from negwise.training import checkpoint
 from negwise.training.batches import BatchPreparer, Prefetcher, draws_ahead, stateful_samplers
@@ -191,6 +193,7 @@ class Run:
         loss, log_k1 = seen["loss"] / seen["queries"], seen["log_k1"] / seen["queries"]
         drawn = seen["pairs"] - seen["given_pairs"]
         given = seen["given_pairs"] > 0
+        asked, reason = self.controller.reason(self.state.step - 1)
         self.journal.step(
             StepRecord(
                 step=self.state.step,
@@ -204,6 +207,8 @@ class Run:
                 hit_rate=_share(seen["hits"], seen["rows"]),
                 given_win_rate=_share(seen["given_wins"], seen["given_pairs"]),
                 drawn_win_rate=_share(seen["wins"] - seen["given_wins"], drawn) if given else None,
+                k_asked=asked,
+                k_reason=reason,
             )
         )
         self.sums.zero_()
@@ -214,7 +219,8 @@ class Run:
         step, metric = self.state.step, self.evaluation.metric
         between = self.between_chunks(self.stop_if_asked)
         names = [name for name in ("train", "val") if name in self.evaluation.splits]
-        found = {name: self.evaluation.scores(self.evaluation.ranks(name, self.model, between)) for name in names}
+        ranks = {name: self.evaluation.ranks(name, self.model, between) for name in names}
+        found = {name: self.evaluation.scores(one) for name, one in ranks.items()}
         for name, scores in found.items():
             self.journal.evaluation(step, name, scores)
         value = found["val"].value(metric) if "val" in found else None
@@ -224,8 +230,8 @@ class Run:
             best |= {name: asdict(scores) for name, scores in found.items()}
         self.state = replace(self.state, evaluated=step, best=best)
         auc = found["val"].auc if "val" in found else None
-        if auc is not None:
-            self.controller.evaluated(step, auc)
+        if auc is not None and not self.controller.open_loop:
+            self.controller.evaluated(step, auc, reliability_of_ranks(ranks["val"], VALIDATION_KS).tolist())
 
     def between_chunks(self, stop: Callable[[], None]) -> Callable[[], None]:
         """What runs between the chunks of an evaluation, where ``stop`` may end it."""
