@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from negwise.jobs import JobResult
 
 WIDE = 240
-_COLOURS = {"ok": "green", "capped": "yellow", "vacuous": "yellow", "inconsistent": "red"}
+_COLOURS = {"ok": "green", "capped": "yellow", "vacuous": "yellow", "incomplete": "yellow", "inconsistent": "red"}
 
 
 def show_estimate(found: Estimate, console: Console | None = None) -> None:

@@ -14,9 +14,10 @@ VERDICTS = {
     "ok": "The curves determine K.",
     "capped": "A best K was found, but the curves do not pin down its size. Take it as a direction, not as a number.",
     "vacuous": "The curves do not determine K: no K is better than any other by an amount that means something.",
+    "incomplete": "The start of the curves is missing, and K depends on it. Evaluate before the first step too.",
     "inconsistent": "The curves contradict each other, so no K should be read from them.",
 }
-UNSETTLED = "The curves so far determine K, but the pilot had not converged."
+UNSETTLED = "The curves so far determine K, but a longer pilot may say something else."
 """The sentence for the verdict "ok" if K* is a lower bound or not settled."""
 _PLUS_MINUS = "\N{PLUS-MINUS SIGN}"
 

@@ -17,7 +17,7 @@ from scipy.special import log_ndtr
 import negwise
 from negwise.files import write_atomically
 from negwise.report.page import render_template
-from negwise.theory.horizon import HORIZON, RAMP_END
+from negwise.theory.horizon import HORIZON, RAMP_END, WELL_ABOVE_CHANCE
 from negwise.theory.optimum import FLAT, k_grid
 from negwise.theory.pilot_summary import SIMULATED_END
 from negwise.theory.reliability import reliability
@@ -37,7 +37,13 @@ def write_explore(out: Path) -> Path:
 def explore_page() -> str:
     """The page as HTML. It needs no other file and no network."""
     presets = _presets()
-    rules = {"least_margin": LEAST_MARGIN, "flat": FLAT, "horizon": HORIZON, "ramp_end": RAMP_END}
+    rules = {
+        "least_margin": LEAST_MARGIN,
+        "flat": FLAT,
+        "horizon": HORIZON,
+        "well_above_chance": WELL_ABOVE_CHANCE,
+        "ramp_end": RAMP_END,
+    }
     return render_template(
         "explore.html",
         charts=False,

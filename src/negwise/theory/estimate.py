@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from negwise.errors import InputError
 from negwise.files import REPAIR
 from negwise.records import decode, encode
+from negwise.theory.optimum import in_flat
 from negwise.theory.separation import auc
 from negwise.theory.verdict import Verdict
 
@@ -54,7 +55,8 @@ class Estimate:
     (v within 1%; None: no upper end). ``interval`` is the 90% interval from the sampling error of AUC (None without
     counts). ``margin`` is v(k) - (1 - lam), the gain over a K so large that every sample is "easy". ``basis`` is the
     kind of ``k``: "measured", "forecast", "lower bound" or "unsettled". ``source`` is the kind of training curve:
-    "curve", "pair" or "simulated". ``horizon`` is the step T at which the curve ends.
+    "curve", "pair" or "simulated". ``horizon`` is the step T at which the curve ends. ``k_by_pilot`` is K* from the
+    first half ("0.5") and the first three quarters ("0.75") of the pilot.
     """
 
     k: float
@@ -76,6 +78,7 @@ class Estimate:
     k_by_lam: dict[str, float]
     pilot: Pilot
     curve: EffectivenessCurve
+    k_by_pilot: dict[str, float] = field(default_factory=dict)
 
     def __repr__(self) -> str:
         parts = [f"k={self.k:.4g}", f"flat={_flat_text(self.flat)}"]
@@ -99,13 +102,15 @@ class Estimate:
 
     @property
     def settled(self) -> bool:
-        """Whether the pilot was long enough: K is "measured" or a "forecast", not a "lower bound" or "unsettled"."""
-        return self.basis in ("measured", "forecast")
+        """Whether the pilot was long enough: training had converged or can be forecast, and less of it says the same.
+
+        K* of the first half and of the first three quarters of the pilot, ``k_by_pilot``, then lie in ``flat``.
+        """
+        return self.basis in ("measured", "forecast") and all(map(self.as_good, self.k_by_pilot.values()))
 
     def as_good(self, k: float) -> bool:
         """Whether ``k`` lies in ``flat``, the range of K that are as good."""
-        low, high = self.flat
-        return low <= k and (high is None or k <= high)
+        return in_flat(self.flat, k)
 
     def headline(self) -> str:
         """One sentence that says what to do."""
@@ -117,6 +122,8 @@ class Estimate:
             return f"K = {self.k_int} is the best found, but its size is not pinned down; {flat} are as good."
         if self.verdict == "vacuous":
             return "These curves do not determine K."
+        if self.verdict == "incomplete":
+            return "These curves do not determine K: their start is missing."
         return "These curves contradict each other; no K should be read from them."
 
     def facts(self) -> list[tuple[str, str]]:
@@ -127,6 +134,10 @@ class Estimate:
         elif self.label_step is not None:
             label += f" at step {self.label_step:g}"
         horizon = "the paper's simulated curve, t = 3" if self.horizon is None else f"step {self.horizon:g}"
+        about_curves = [("verdict", self.verdict), ("label separation", label), ("horizon T", horizon)]
+        if not self.determined:
+            return about_curves
+        pilot = {f"first {float(share):.0%}": k for share, k in self.k_by_pilot.items()}
         return [
             ("K*", f"{self.k:.2f}" + ("" if self.basis == "measured" else f" ({self.basis})")),
             ("as good (v within 1%)", _flat_text(self.flat)),
@@ -135,16 +146,18 @@ class Estimate:
                 "none (no counts)" if self.interval is None else "{:.4g} .. {:.4g}".format(*self.interval),
             ),
             ("margin over K = infinity", f"{self.margin:.4f}"),
-            ("verdict", self.verdict),
-            ("label separation", label),
-            ("horizon T", horizon),
+            *about_curves,
             ("K* at other horizons", _table_text(self.k_by_horizon)),
             ("K* at other lambdas", _table_text(self.k_by_lam)),
+            *([("K* of less of the pilot", f"{_table_text(pilot)}; {self._settled_text()}")] if pilot else []),
         ]
+
+    def _settled_text(self) -> str:
+        return "settled" if self.settled else "not settled: K* changes with the length of the pilot"
 
     def to_dict(self) -> dict[str, Any]:
         """Plain lists, numbers and strings, ready for JSON."""
-        return encode(self)
+        return {**encode(self), "settled": self.settled}
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any], where: str = "the estimate") -> Estimate:

@@ -2,7 +2,7 @@ r"""The horizon T of a training curve: the peak of validation, and when training
 
 The mean of v over training depends on the end of training. T is the first evaluation whose smoothed validation
 separation reaches 95% of its peak. On the paper's simulated curve :math:`\mu(1 - e^{-t})` that is the paper's
-t = 3.
+t = 3. For a model that starts well above chance, as a pretrained one does, it is 95% of the way from its start.
 """
 
 from __future__ import annotations
@@ -16,6 +16,8 @@ from negwise.theory.separation import Floats
 
 HORIZON = 0.95
 RAMP_END = 3.0
+WELL_ABOVE_CHANCE = 0.2
+"""A model that starts at more than this share of its peak did not start from nothing."""
 _NORMAL_MEDIAN = 0.6745  # the median of the absolute value of a standard normal
 _RAMP_NODES = 257  # odd, for Simpson's rule; the mean is then exact to ten digits
 
@@ -59,10 +61,16 @@ def peak_index(smoothed: Floats) -> int:
     return int(np.argmax(smoothed))
 
 
-def horizon_index(smoothed: Floats, share: float = HORIZON) -> int:
-    """The first evaluation that reaches ``share`` of the peak (the peak itself if it is not above chance)."""
+def horizon_index(smoothed: Floats, share: float = HORIZON, start: float = 0.0) -> int:
+    """The first evaluation that reaches ``share`` of the peak (the peak itself if it is not above chance).
+
+    ``start`` is the separation before training. If it is well above chance, the share is of the way from there.
+    """
     peak = peak_index(smoothed)
-    return int(np.argmax(smoothed >= share * smoothed[peak])) if smoothed[peak] > 0 else peak
+    if smoothed[peak] <= 0:
+        return peak
+    begin = start if start > WELL_ABOVE_CHANCE * smoothed[peak] else 0.0
+    return int(np.argmax(smoothed >= begin + share * (smoothed[peak] - begin)))
 
 
 def trapezoid_weights(steps: Floats) -> Floats:

@@ -19,6 +19,8 @@ from negwise.theory.pilot_summary import (
     SIMULATED_END,
     PilotSummary,
     extrapolate,
+    first_part,
+    from_first_evaluation,
     summarise_pilot,
     training_still_rising,
 )
@@ -29,6 +31,7 @@ from negwise.theory.verdict import Verdict, contradictions, decide_verdict
 DEFAULT_MAX_K = 1e6
 OTHER_HORIZONS = (0.90, 0.99)
 LAMS = (0.80, 0.85, 0.90, 0.95, 0.99)
+PILOT_SHARES = (0.5, 0.75)
 _N_HORIZON_SLICES = 5
 _MAX_HORIZON_SHARE = 0.999  # T is never read after the peak
 _LABEL_GROWTH = 1.1  # K* at a label separation so many times higher shows whether K* will rise or fall
@@ -110,6 +113,9 @@ def optimal_k(
     verdict_reasons = conflicts
     if not conflicts:
         verdict, verdict_reasons = decide_verdict(best, margin, summary, lam, noisy_ks, bounds)
+    missing_start = _missing_start(summary, val, best, lam, max_k)
+    if verdict in ("ok", "capped") and missing_start is not None:
+        verdict, verdict_reasons = "incomplete", [missing_start]
     return Estimate(
         k=best.k,
         k_int=best.k_int,
@@ -133,6 +139,7 @@ def optimal_k(
         k_by_lam=dict(
             zip(map(str, LAMS), _optimal_ks(summary.label_separation, summary.model, LAMS, max_k), strict=True)
         ),
+        k_by_pilot=_k_by_pilot(train, val, lam, max_k),
         pilot=Pilot(*(_as_tuple(side) for side in (train.steps, train.auc, *_steps_and_auc(val)))),
         curve=EffectivenessCurve(_as_tuple(best.ks), _as_tuple(best.vs)),
     )
@@ -190,6 +197,41 @@ def _optimum_while_rising(
     more = max(fit.settles_at - float(train.steps[-1]), 0.0)
     rising = Rising(best.k, found.k, measured.label_separation, fit.asymptote, fit.se, fit.settles_at, more)
     return summary, found, "forecast", rising
+
+
+def _missing_start(
+    summary: PilotSummary, val: PilotCurve | None, best: Optimum, lam: float, max_k: float
+) -> str | None:
+    """Why the curve needs step 0: K* depends on whether the model began at chance or where it was first evaluated."""
+    other = from_first_evaluation(summary, val)
+    if other is None or val is None:
+        return None
+    found = _find_optimum(other, lam, max_k)
+    if best.as_good(found.k) or found.as_good(best.k):
+        return None
+    return (
+        f"The curve begins at step {val.steps[0]:g}, and K* depends on what came before: {best.k:.3g} if the model "
+        f"began at chance, {found.k:.3g} if it began at AUC {val.auc[0]:.4f}, as a pretrained one may. Evaluate at "
+        "step 0 too."
+    )
+
+
+def _k_by_pilot(train: PilotCurve, val: PilotCurve | None, lam: float, max_k: float) -> dict[str, float]:
+    """K* from the first half and the first three quarters of the pilot, as far as they have curves."""
+    end = max(float(curve.steps[-1]) for curve in (train, val) if curve is not None)
+    found = {}
+    for share in PILOT_SHARES:
+        parts = [first_part(curve, share * end) for curve in (train, val)]
+        if parts[0] is None or (parts[1] is None and val is not None) or (val is None and train.steps.size == 1):
+            continue
+        if val is not None and val.steps.size == 1:
+            continue
+        summary = summarise_pilot(parts[0], parts[1])
+        best = _find_optimum(summary, lam, max_k)
+        if training_still_rising(parts[0], summary):
+            best = _optimum_while_rising(parts[0], parts[1], summary, best, lam, max_k)[1]
+        found[f"{share:g}"] = best.k
+    return found
 
 
 def _noisy_optima(summary: PilotSummary, lam: float, max_k: float) -> Floats | None:

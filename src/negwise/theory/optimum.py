@@ -30,6 +30,15 @@ class Optimum:
     ks: Floats
     vs: Floats
 
+    def as_good(self, k: float) -> bool:
+        """Whether ``k`` lies in ``flat``."""
+        return in_flat(self.flat, k)
+
+
+def in_flat(flat: tuple[int, int | None], k: float) -> bool:
+    """Whether ``k`` lies in the range ``flat``, whose end may be open."""
+    return flat[0] <= k and (flat[1] is None or k <= flat[1])
+
 
 def k_grid(max_k: float, per_decade: int = PER_DECADE) -> Floats:
     """K from 1 to ``max_k``, evenly spaced in log K, both ends included."""

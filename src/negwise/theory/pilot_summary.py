@@ -95,7 +95,7 @@ def extrapolate(
     separations = np.concatenate([val.separations, val_fit.at(ahead)])
     # Only the measured part needs smoothing; the fit is smooth.
     smoothed = np.concatenate([val.smoothed, val_fit.at(ahead)])
-    horizon = float(steps[horizon_index(smoothed)])
+    horizon = float(steps[horizon_index(smoothed, start=_start(steps, smoothed))])
     return replace(extrapolated, model_at=_model_by_share(val, steps, separations, smoothed), horizon=horizon), fit
 
 
@@ -137,7 +137,7 @@ def _summarise_pair(train: PilotCurve, val: PilotCurve) -> PilotSummary:
 
 def _summarise_curve(train: PilotCurve, val: PilotCurve) -> PilotSummary:
     smoothed = val.smoothed
-    peak, last = peak_index(smoothed), horizon_index(smoothed)
+    peak, last = peak_index(smoothed), horizon_index(smoothed, start=_start(val.steps, smoothed))
     top, peak_step = float(smoothed[peak]), float(val.steps[peak])
     label, label_step = _label_at(train, peak_step)
     return PilotSummary(
@@ -196,13 +196,45 @@ def _model_by_share(
     val: PilotCurve, steps: Floats, separations: Floats, smoothed: Floats
 ) -> Callable[[float], ModelReliability]:
     def model_at(share: float) -> ModelReliability:
-        last = horizon_index(smoothed, share)
+        last = horizon_index(smoothed, share, _start(steps, smoothed))
         model = reliability_from_curve(steps, separations, last)
         if val.ranks is None:
             return model
         return replace(model, empirical=empirical_from_curve(steps, val.ranks, last))
 
     return model_at
+
+
+def _start(steps: Floats, smoothed: Floats) -> float:
+    """The separation before training: measured at step 0, else that of chance."""
+    return float(smoothed[0]) if steps[0] == 0 else 0.0
+
+
+def from_first_evaluation(summary: PilotSummary, val: PilotCurve | None) -> PilotSummary | None:
+    """The same pilot as if its first evaluation had been at step 0; None where it was, or where there is no curve.
+
+    An untrained model is at chance. Where step 0 is missing, that is put in front. A model that was pretrained started
+    elsewhere, and this is the other extreme.
+    """
+    if val is None or val.steps.size < 2 or val.steps[0] == 0:
+        return None
+    steps = val.steps - val.steps[0]
+    return replace(summary, model_at=_model_by_share(val, steps, val.separations, val.smoothed))
+
+
+def first_part(curve: PilotCurve | None, end: float) -> PilotCurve | None:
+    """The curve up to step ``end``; None if fewer than two evaluations are left of more."""
+    if curve is None or curve.steps.size == 1:
+        return curve
+    n = int(np.searchsorted(curve.steps, end, side="right"))
+    if n < 2:
+        return None
+    return PilotCurve(
+        curve.steps[:n],
+        curve.auc[:n],
+        None if curve.se is None else curve.se[:n],
+        None if curve.ranks is None else curve.ranks[:n],
+    )
 
 
 def _reliable_forecast(curve: PilotCurve) -> Forecast | None:

@@ -1,4 +1,4 @@
-"""The verdict on an estimate: ok, vacuous, capped or inconsistent, with its reasons."""
+"""The verdict on an estimate: ok, vacuous, capped, inconsistent or incomplete, with its reasons."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from negwise.theory.pilot_curves import PilotCurve
 from negwise.theory.pilot_summary import PilotSummary
 from negwise.theory.separation import Floats, auc
 
-Verdict = Literal["ok", "capped", "vacuous", "inconsistent"]
+Verdict = Literal["ok", "capped", "vacuous", "inconsistent", "incomplete"]
 
 LEAST_MARGIN = 0.01
 MAX_SHARE_AT_END = 0.10

@@ -140,6 +140,15 @@ function stillRising(steps, values) {
   return slope * (t[t.length - 1] - t[0]) > 0.03 * Math.abs(end) && slope > 2 * error;
 }
 
+/* Separations of a curve, each with its weight in the trapezoid mean. */
+function trapezoidPairs(times, mu) {
+  const [first, end] = [times[0], times[times.length - 1]];
+  return mu.map((one, i) => {
+    const gaps = (times[i + 1] ?? end) - (times[i - 1] ?? first);
+    return [one, end > first ? gaps / (2 * (end - first)) : 1];
+  });
+}
+
 /* Label separation, the model's training up to T, and T, from a curve; `trainAuc` where it has no training column. */
 function readCurve(table, rules, curves, trainAuc) {
   const toMu = (auc) => separationOf(table, auc);
@@ -147,8 +156,12 @@ function readCurve(table, rules, curves, trainAuc) {
   const mu = curves.val.auc.map(toMu);
   const smoothed = smooth(mu);
   const peak = smoothed.indexOf(Math.max(...smoothed));
-  const share = smoothed[peak] > 0 ? rules.horizon * smoothed[peak] : smoothed[peak];
-  const last = smoothed.findIndex((one) => one >= share);
+  const lastFrom = (start) => {
+    const top = smoothed[peak];
+    const begin = start > rules.well_above_chance * top ? start : 0; // a pretrained model: its share of the way
+    return smoothed.findIndex((one) => one >= (top > 0 ? begin + rules.horizon * (top - begin) : top));
+  };
+  const last = lastFrom(steps[0] === 0 ? smoothed[0] : 0);
   const horizon = steps[last];
 
   const trainMu = curves.train && curves.train.auc.map(toMu);
@@ -157,13 +170,15 @@ function readCurve(table, rules, curves, trainAuc) {
   const seen = { times: steps.slice(0, last + 1), mu: mu.slice(0, last + 1) };
   if (steps[0] > 0) seen.times.unshift(0) && seen.mu.unshift(0); // an untrained model is at chance
   const [first, length] = [seen.times[0], horizon - seen.times[0]];
-  const pairs = seen.mu.map((one, i) => {
-    const gaps = (seen.times[i + 1] ?? horizon) - (seen.times[i - 1] ?? first);
-    return [one, length ? gaps / (2 * length) : 1];
-  });
+  // Without step 0, the other extreme: the model began where it was first evaluated, as a pretrained one may.
+  const until = lastFrom(smoothed[0]) + 1;
+  const elsewhere = steps[0] > 0 && steps.length > 1 ? trapezoidPairs(steps.slice(0, until), mu.slice(0, until)) : null;
   return {
     label,
-    pairs,
+    pairs: trapezoidPairs(seen.times, seen.mu),
+    elsewhere,
+    firstStep: steps[0],
+    firstAuc: curves.val.auc[0],
     at: (part) => lineAt(seen.times, seen.mu, first + part * length),
     against: contradictions(curves, aucOf(table, label), aucOf(table, smoothed[peak])),
     horizon,

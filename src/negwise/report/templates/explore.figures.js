@@ -15,6 +15,7 @@ function headline({ verdict, kInt, flat }) {
   if (verdict === "capped")
     return `K = ${whole(kInt)} is the best found, but its size is not pinned down; ${flatText(flat)} are as good.`;
   if (verdict === "vacuous") return "These curves do not determine K.";
+  if (verdict === "incomplete") return "These curves do not determine K: their start is missing.";
   return "These curves contradict each other; no K should be read from them.";
 }
 

@@ -134,10 +134,18 @@ function answer(table, rules, reading, lam, stage) {
   const atStage = label.map((p, j) => effectiveness(p, now[j], lam));
   const best = optimum(table, mean, rules.flat);
   const margin = best.value - (1 - lam);
-  return { ...best, margin, lam, stage, label, now, mean, atStage, ...judge(rules, reading, best, margin, lam) };
+  let other = null;
+  if (reading.elsewhere) {
+    const begun = reliabilityCurve(table, reading.elsewhere);
+    other = optimum(table, label.map((p, j) => effectiveness(p, begun[j], lam)), rules.flat);
+  }
+  return { ...best, margin, lam, stage, label, now, mean, atStage, ...judge(rules, reading, best, other, margin, lam) };
 }
 
-function judge(rules, reading, best, margin, lam) {
+/* Whether a K lies in the range of those as good as another's best. */
+const inFlat = ([low, high], k) => low <= k && (high === null || k <= high);
+
+function judge(rules, reading, best, other, margin, lam) {
   if (reading.against.length) return { verdict: "inconsistent", because: reading.against };
   if (reading.horizon === 0) {
     return { verdict: "vacuous", because: ["Validation is at 95% of its peak before training starts (step 0), so " +
@@ -150,6 +158,11 @@ function judge(rules, reading, best, margin, lam) {
       : `The labels are too noisy, the model is too close to them, or lambda (${lam}) is too small.`;
     const limit = `over a K so large that every sample is easy; under ${rules.least_margin} that is no maximum.`;
     return { verdict: "vacuous", because: [`The best K ${gains} ${limit} ${why}`] };
+  }
+  if (other && !inFlat(best.flat, other.k) && !inFlat(other.flat, best.k)) {
+    return { verdict: "incomplete", because: [`The curve begins at step ${reading.firstStep}, and K* depends on what ` +
+      `came before: ${Number(best.k.toPrecision(3))} if the model began at chance, ${Number(other.k.toPrecision(3))} if ` +
+      `it began at AUC ${reading.firstAuc.toFixed(4)}, as a pretrained one may. Evaluate at step 0 too.`] };
   }
   if (best.atEnd) {
     return { verdict: "capped", because: ["Effectiveness still rises where the table ends, at K = 1,000,000."] };
