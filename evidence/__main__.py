@@ -210,6 +210,23 @@ def reproduce_page(
     show_files(refresh(records, page), as_json)
 
 
+@app.command("gain")
+def fit_gain(
+    records: Annotated[Path, typer.Option(help="Folder of the records.")] = Path("evidence/records"),
+    as_json: Json = False,
+) -> None:
+    """Fit the share of the gain in the top n that each K brings, leaving one data set out at a time.
+
+    \b
+    Example:
+      python -m evidence gain
+    """
+    from evidence.gain import fit_records
+
+    found = fit_records(records)
+    print(json.dumps(found) if as_json else "\n".join(f"{name}: {value:.4f}" for name, value in found.items()))
+
+
 def _variant(turning: str, paper: bool, precision: str | None, name: str | None) -> dict[str, Any]:
     return {"turning": numbers("--turning", turning), "paper": paper, "precision": precision, "name": name}
 

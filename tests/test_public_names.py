@@ -33,6 +33,7 @@ HEADLINE = {
     "run",
     "sample_kinds",
     "separation",
+    "share_of_gain",
     "sweep",
     "train",
 }

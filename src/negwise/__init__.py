@@ -12,9 +12,11 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from negwise.errors import InputError, MissingExtra, NegwiseError
-    from negwise.schedule import AnsK, ConstantK, FunctionK, OnlineK, PiecewiseK, WarmK, k_for_metric
+    from negwise.schedule import AnsK, ConstantK, FunctionK, OnlineK, PiecewiseK, WarmK
     from negwise.theory.effectiveness import effectiveness, sample_kinds
     from negwise.theory.estimate import Estimate
+    from negwise.theory.gain import share_of_gain
+    from negwise.theory.metric_cutoff import k_for_metric
     from negwise.theory.mutual_information import mi_bound
     from negwise.theory.optimal_k import optimal_k
     from negwise.theory.reliability import reliability
@@ -25,9 +27,11 @@ __version__ = "0.1.0"
 
 _HOMES = {
     "negwise.errors": ("InputError", "MissingExtra", "NegwiseError"),
-    "negwise.schedule": ("AnsK", "ConstantK", "FunctionK", "OnlineK", "PiecewiseK", "WarmK", "k_for_metric"),
+    "negwise.schedule": ("AnsK", "ConstantK", "FunctionK", "OnlineK", "PiecewiseK", "WarmK"),
     "negwise.theory.effectiveness": ("effectiveness", "sample_kinds"),
     "negwise.theory.estimate": ("Estimate",),
+    "negwise.theory.gain": ("share_of_gain",),
+    "negwise.theory.metric_cutoff": ("k_for_metric",),
     "negwise.theory.mutual_information": ("mi_bound",),
     "negwise.theory.optimal_k": ("optimal_k",),
     "negwise.theory.reliability": ("reliability",),
@@ -61,6 +65,7 @@ __all__ = [
     "run",
     "sample_kinds",
     "separation",
+    "share_of_gain",
     "sweep",
     "train",
 ]

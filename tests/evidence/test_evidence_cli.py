@@ -9,7 +9,7 @@ from evidence.__main__ import app, main
 from evidence.clicks import TASK as CLICKS
 from evidence.tasks import TASKS
 
-VERBS = ("news", "matching", "items", "clicks", "seconds", "page")
+VERBS = ("news", "matching", "items", "clicks", "seconds", "page", "gain")
 
 
 @pytest.fixture

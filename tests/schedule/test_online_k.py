@@ -7,9 +7,10 @@ import numpy as np
 import pytest
 from scipy.special import ndtr
 
+from negwise import k_for_metric
 from negwise.errors import InputError
 from negwise.protocols import VALIDATION_KS, Observation, OpenLoopRule, Rule
-from negwise.schedule import KBatchSampler, OnlineK, k_for_metric, parse_rule
+from negwise.schedule import KBatchSampler, OnlineK, parse_rule
 from negwise.schedule.online_k import k_at
 
 NODES, WEIGHTS = np.polynomial.hermite_e.hermegauss(101)

@@ -1,7 +1,6 @@
-"""Rules for K over training, K for a metric, and a batch sampler that passes K on to a collator."""
+"""Rules for K over training, and a batch sampler that passes K on to a collator."""
 
 from negwise.schedule.batch_sampler import KBatchSampler
-from negwise.schedule.metric_cutoff import k_for_metric
 from negwise.schedule.online_k import OnlineK
 from negwise.schedule.rules import (
     AnsK,
@@ -27,7 +26,6 @@ __all__ = [
     "PiecewiseK",
     "WarmK",
     "check_rule",
-    "k_for_metric",
     "parse_rule",
     "training_fraction",
 ]

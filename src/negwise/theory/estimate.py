@@ -9,6 +9,7 @@ from typing import Any
 from negwise.errors import InputError
 from negwise.files import REPAIR
 from negwise.records import decode, encode
+from negwise.theory.gain import Share, shares_of
 from negwise.theory.optimum import in_flat
 from negwise.theory.separation import auc
 from negwise.theory.verdict import Verdict
@@ -108,6 +109,11 @@ class Estimate:
         """
         return self.basis in ("measured", "forecast") and all(map(self.as_good, self.k_by_pilot.values()))
 
+    @property
+    def shares(self) -> tuple[Share, ...]:
+        """The share of the gain in AUC that some K bring; empty where the curves do not determine K."""
+        return shares_of(self)
+
     def as_good(self, k: float) -> bool:
         """Whether ``k`` lies in ``flat``, the range of K that are as good."""
         return in_flat(self.flat, k)
@@ -147,6 +153,7 @@ class Estimate:
             ),
             ("margin over K = infinity", f"{self.margin:.4f}"),
             *about_curves,
+            ("share of the gain in AUC", ", ".join(f"K = {one.k:g}: {one.share:.0%}" for one in self.shares)),
             ("K* at other horizons", _table_text(self.k_by_horizon)),
             ("K* at other lambdas", _table_text(self.k_by_lam)),
             *([("K* of less of the pilot", f"{_table_text(pilot)}; {self._settled_text()}")] if pilot else []),
@@ -157,7 +164,7 @@ class Estimate:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain lists, numbers and strings, ready for JSON."""
-        return {**encode(self), "settled": self.settled}
+        return {**encode(self), "settled": self.settled, "shares": [share._asdict() for share in self.shares]}
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any], where: str = "the estimate") -> Estimate:

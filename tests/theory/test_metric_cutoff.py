@@ -5,9 +5,9 @@ import math
 import numpy as np
 import pytest
 
+from negwise import k_for_metric
 from negwise.errors import InputError
-from negwise.schedule import k_for_metric
-from negwise.schedule.metric_cutoff import discount_area
+from negwise.theory.metric_cutoff import discount_area
 
 
 def gain(metric, rank, candidates):
