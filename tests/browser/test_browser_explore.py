@@ -116,8 +116,8 @@ def test_presets(open_page, explore):
         page.click(f"[data-preset='{preset}']")
         assert value(page, "best") == pytest.approx(nw.optimal_k(train).k, rel=0.02)  # its end, to four digits
     page.click("[data-preset='3']")
-    assert page.inner_text("#headline").startswith("Train with K = 156 negatives")  # negwise estimate --example
-    assert value(page, "horizon-read") == 2200
+    assert page.inner_text("#headline").startswith("Train with K = 144 negatives")  # negwise estimate --example
+    assert value(page, "horizon-read") == 1600
 
 
 def test_numbers_at_any_k_are_effectiveness_and_sample_kinds(open_page, explore):

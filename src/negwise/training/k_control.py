@@ -89,10 +89,10 @@ class KController:
         if not self.open_loop:
             self._validation[step] = Validation(auc, list(reliability))
 
-    def reason(self, step: int) -> tuple[float | None, str | None]:
-        """The K that the rule asked for at ``step``, before its bounds, and what set K; None if it does not say."""
+    def reason(self, step: int) -> dict[str, Any]:
+        """``k_asked``, the K that the rule asked for at ``step``, before its bounds, and ``k_reason``, what set K."""
         state = self._after.get(step, {})
-        return state.get("asked"), state.get("reason")
+        return {"k_asked": state.get("asked"), "k_reason": state.get("reason")}
 
     def state_dict(self, step: int) -> dict[str, Any]:
         """The state before ``step`` began, in plain values."""

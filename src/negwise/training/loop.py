@@ -193,7 +193,6 @@ class Run:
         loss, log_k1 = seen["loss"] / seen["queries"], seen["log_k1"] / seen["queries"]
         drawn = seen["pairs"] - seen["given_pairs"]
         given = seen["given_pairs"] > 0
-        asked, reason = self.controller.reason(self.state.step - 1)
         self.journal.step(
             StepRecord(
                 step=self.state.step,
@@ -207,8 +206,7 @@ class Run:
                 hit_rate=_share(seen["hits"], seen["rows"]),
                 given_win_rate=_share(seen["given_wins"], seen["given_pairs"]),
                 drawn_win_rate=_share(seen["wins"] - seen["given_wins"], drawn) if given else None,
-                k_asked=asked,
-                k_reason=reason,
+                **self.controller.reason(self.state.step - 1),
             )
         )
         self.sums.zero_()
