@@ -93,6 +93,13 @@ def test_a_capped_estimate_tries_the_ends_of_its_interval():
     assert rules(arms_of(replace(OK, verdict="capped", k_int=100), "warm", 200)[0]) == ["warm:100", "1", "100", "10"]
 
 
+def test_a_pilot_that_says_something_else_when_cut_short_changes_no_arm():
+    large = replace(OK, k_int=158, flat=(100, 250))
+    moved = replace(large, k_by_pilot={"0.5": 20.0, "0.75": 60.0})
+    assert large.settled and not moved.settled
+    assert arms_of(moved, "fixed", 1000) == arms_of(large, "fixed", 1000)
+
+
 def test_a_lower_bound_tries_more():
     arms, notes = arms_of(replace(OK, basis="lower bound"), "warm", 1000)
     assert rules(arms) == ["warm:21", "1", "21", "100"]  # which is more than 4 x 21, and needs no pilot

@@ -105,7 +105,7 @@ def _doubtful(estimate: Estimate, best: float, ceiling: float, notes: list[str])
         also("The size of K* is not pinned down; what its interval ends at", *estimate.interval)
     elif estimate.verdict == "capped":
         also("K* lies at the end of the search; what lies well inside", math.sqrt(best))
-    if not estimate.settled and MORE * best > COMMON:  # up to there, COMMON is more
+    if estimate.basis in BASIS and MORE * best > COMMON:  # up to there, COMMON is more
         also(f"The pilot had not converged, and K* is {BASIS[estimate.basis]}; more", MORE * best)
     return [parse_arm(str(k), "extra", True) for k in sorted(found)]
 

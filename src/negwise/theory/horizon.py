@@ -17,7 +17,7 @@ from negwise.theory.separation import Floats
 HORIZON = 0.95
 RAMP_END = 3.0
 WELL_ABOVE_CHANCE = 2 / 3
-"""A model that starts at more than this share of its peak was pretrained. The shipped example, from scratch, starts at 0.54."""
+"""A model that starts at more than this share of its peak was pretrained. One from scratch: 0.54 (`--example`)."""
 _NORMAL_MEDIAN = 0.6745  # the median of the absolute value of a standard normal
 _RAMP_NODES = 257  # odd, for Simpson's rule; the mean is then exact to ten digits
 
