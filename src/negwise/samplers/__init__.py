@@ -29,8 +29,7 @@ require("torch", extra="torch")
 
 from negwise.protocols import Negatives, Sampler
 from negwise.samplers.exclusions import Exclusions
-from negwise.samplers.given import Given
-from negwise.samplers.given_first import GivenFirst
+from negwise.samplers.given import Given, GivenFirst
 from negwise.samplers.hardest import Hardest
 from negwise.samplers.impression import Impression
 from negwise.samplers.in_batch import InBatch
