@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from negwise.theory.effectiveness import effectiveness, sample_kinds
     from negwise.theory.estimate import Estimate
     from negwise.theory.gain import share_of_gain
-    from negwise.theory.metric_cutoff import k_for_metric
+    from negwise.theory.metric_k import k_for_metric
     from negwise.theory.mutual_information import mi_bound
     from negwise.theory.optimal_k import optimal_k
     from negwise.theory.reliability import reliability
@@ -31,7 +31,7 @@ _HOMES = {
     "negwise.theory.effectiveness": ("effectiveness", "sample_kinds"),
     "negwise.theory.estimate": ("Estimate",),
     "negwise.theory.gain": ("share_of_gain",),
-    "negwise.theory.metric_cutoff": ("k_for_metric",),
+    "negwise.theory.metric_k": ("k_for_metric",),
     "negwise.theory.mutual_information": ("mi_bound",),
     "negwise.theory.optimal_k": ("optimal_k",),
     "negwise.theory.reliability": ("reliability",),

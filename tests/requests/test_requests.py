@@ -7,8 +7,10 @@ from dataclasses import MISSING, dataclass, fields, replace
 import pytest
 import typer
 
+from negwise import k_for_metric
 from negwise.cli import app
 from negwise.errors import InputError
+from negwise.metrics import evaluate, rank
 from negwise.records import decode
 from negwise.requests import (
     DataRequest,
@@ -24,7 +26,16 @@ from negwise.requests import (
     parse_duration,
 )
 from negwise.requests.option_fields import option, parse_columns, parse_rates, parse_settings
-from negwise.requests.training_requests import LOSSES, SAMPLERS, Spec, check_metric, parse_loss, parse_samplers
+from negwise.requests.training_requests import (
+    LOSSES,
+    METRICS,
+    SAMPLERS,
+    TOP_N_METRICS,
+    Spec,
+    check_metric,
+    parse_loss,
+    parse_samplers,
+)
 
 VERBS = {
     "estimate": EstimateRequest, "data": DataRequest, "train": TrainRequest, "run": RunRequest, "sweep": SweepRequest,
@@ -258,3 +269,12 @@ def test_a_wrong_request_is_refused_as_it_is_made(make, said):
     with pytest.raises(InputError) as caught:
         make()
     assert said in str(caught.value)
+
+
+def test_metrics_that_can_be_typed_are_evaluated_and_have_a_k():
+    """A name in one table and not in the others would be accepted and then fail."""
+    evaluated = evaluate(rank([2.0, 1.0, 3.0], [1, 0, 0], [0, 3]), cutoffs=(2,)).metrics
+    assert {*METRICS, *(f"{name}@2" for name in TOP_N_METRICS)} == set(evaluated)
+    for name in evaluated:
+        check_metric(name)
+        assert k_for_metric(name, 1000) >= 1

@@ -30,7 +30,10 @@ SAMPLERS: Mapping[str, tuple[str, ...]] = {
     "pool": ("size",),
     "hardest": ("candidates",),
 }
-"""Where negatives come from, and the options of each; a bare value is the first one: ``queue:4096``."""
+"""Where negatives come from, and the options of each; a bare value is the first one: ``queue:4096``.
+
+How each is made: `negwise.tasks.sampler_choice.CHOICES`.
+"""
 LOSSES: Mapping[str, tuple[str, ...]] = {
     "info-nce": (),
     "bpr": (),
@@ -41,6 +44,7 @@ LOSSES: Mapping[str, tuple[str, ...]] = {
 }
 METRICS = ("auc", "auc_query", "auc_pooled", "mrr", "rr")
 TOP_N_METRICS = ("ndcg", "hit")
+"""Metrics of `negwise.metrics.evaluate`; those with a cut-off are typed as ndcg@10. K for each: `theory.metric_k`."""
 _METRICS = f"{', '.join(METRICS)}, {', '.join(f'{name}@N' for name in TOP_N_METRICS)}"
 TASK_OF = {
     "nrms": "impressions",

@@ -19,6 +19,9 @@ A sampler never draws the row's positive, nor the ids that `Exclusions` lists fo
 `Popularity` run as numba loops on the CPU if numba is installed, else in plain torch. The draws are the same, and
 ``sampler.which(device)`` says which one runs. To encode few candidates for many draws, see ``pool`` and ``index`` of
 `Negatives`.
+
+Shared by samplers: ``draw_request``, ``exclusions``, ``lists``, ``distribution``, ``without_replacement``; in numba
+``compiled_draws``.
 """
 
 from __future__ import annotations

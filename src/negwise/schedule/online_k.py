@@ -23,7 +23,7 @@ from scipy.special import ndtri
 
 from negwise.errors import InputError
 from negwise.protocols import VALIDATION_KS, Observation, State
-from negwise.theory.metric_cutoff import is_deep, k_for_metric
+from negwise.theory.metric_k import is_deep, k_for_metric
 from negwise.theory.reliability import MAX_K
 from negwise.theory.reliability import reliability as binormal_reliability
 from negwise.theory.separation import separation

@@ -6,7 +6,7 @@ from negwise.errors import InputError
 from negwise.protocols import Rule
 from negwise.schedule.online_k import OnlineK
 from negwise.schedule.rules import AnsK, ConstantK, WarmK
-from negwise.theory.metric_cutoff import k_for_metric
+from negwise.theory.metric_k import k_for_metric
 
 SCHEDULES = {"ans": AnsK, "warm": WarmK}
 """Schedules with a peak, by name."""

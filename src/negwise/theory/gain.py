@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from negwise.errors import InputError
-from negwise.theory.metric_cutoff import discount_area, is_deep
+from negwise.theory.metric_k import discount_area, is_deep
 
 if TYPE_CHECKING:
     from negwise.theory.estimate import Estimate

@@ -169,7 +169,7 @@ class Run:
             self.record()
 
     def update_weights(self, inputs: StepInputs) -> Tensor:
-        """Loss, gradients and weights of a step whose inputs are on the device; returns its counts, see `count`."""
+        """Loss, gradients and weights of a step whose inputs are on the device; returns its counts, see `sum_rows`."""
         rows = self.step_module(inputs)
         self.optimization.optimizer.zero_grad()
         self.fabric.backward(rows.loss.sum() * inputs.share.to(rows.loss.dtype))

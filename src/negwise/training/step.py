@@ -3,6 +3,8 @@
 Each distinct candidate of a step is encoded once; everything else refers to it by its place. All of that follows from
 ids, so it is prepared on the CPU, ahead of the step, and the GPU waits for nothing. Shapes: B rows (P queries where
 they are read off sequences), K negatives each, H places of a query, U distinct candidates, D width.
+
+The backward pass and the optimizer's step are in `Run.update_weights`, in ``loop.py``.
 """
 
 from __future__ import annotations

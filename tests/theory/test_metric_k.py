@@ -7,7 +7,7 @@ import pytest
 
 from negwise import k_for_metric
 from negwise.errors import InputError
-from negwise.theory.metric_cutoff import discount_area
+from negwise.theory.metric_k import discount_area
 
 
 def gain(metric, rank, candidates):

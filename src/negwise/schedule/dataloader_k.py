@@ -2,6 +2,8 @@
 
 A collator that reads K from elsewhere reads a stale value. Workers hold a copy from before training, and the
 loader runs ahead even without workers. Batches of (index, count) pairs always hold the K of their own step.
+
+This is for loops of one's own. In `negwise.training` rows are chosen by `EpochOrder`, and K by `KController`.
 """
 
 from __future__ import annotations
