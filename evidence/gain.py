@@ -15,11 +15,14 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import least_squares
 
+from evidence.analysis import load_analysis
 from evidence.record import ranks_of
+from negwise import optimal_k, share_of_gain
 
 Floats = NDArray[np.float64]
 DATA_SETS = {"items": ("items-ten", "items-long"), "matching": ("matching-ten",), "docs": ("docs-ten",)}
 """Records of each data set with the most seeds. Impressions have no catalogue, so news is not among them."""
+AUC_RECORDS = ("news-ten", "matching-ten", "items-ten", "docs-ten", "items-long")
 CUTS = (1, 5, 10, 20, 50)
 """Cut-offs of the top of a ranking; deeper ones follow AUC more than the cut-off."""
 
@@ -76,12 +79,39 @@ def fit(shares: Shares) -> tuple[float, float]:
     return float(np.exp(found.x[0])), float(found.x[1])
 
 
+def envelope_errors(folder: Path) -> dict[str, Floats]:
+    """By record: measured less predicted share of the gain in test AUC, at each fixed K above 1.
+
+    The prediction is v's envelope, from the record's own pilot. Nothing is fitted.
+    """
+    found = {}
+    for name in AUC_RECORDS:
+        one = load_analysis(folder, name)
+        estimate = optimal_k(**one.pilot, max_k=one.max_k)
+        arms = {int(arm["rule"]): arm for arm in one.record["arms"] if arm["rule"].isdigit()}
+        quality = {k: float(np.mean([run["test"]["auc"] for run in arm["seeds"]])) for k, arm in arms.items()}
+        gain = max(quality.values()) - quality[1]
+        found[name] = np.array(
+            [(quality[k] - quality[1]) / gain - share_of_gain(k, estimate=estimate).share for k in sorted(quality)[1:]]
+        )
+    return found
+
+
+def root_mean_square(errors: Floats) -> float:
+    return float(np.sqrt(np.mean(errors**2)))
+
+
 def fit_records(folder: Path) -> dict[str, float]:
-    """c, p, and the root mean square error of each data set under the fit of the others."""
+    """c and p, and errors of the share as root mean squares.
+
+    In the top n they are those of each data set under the fit of the others; in AUC those of each record and of all.
+    """
     shares = {name: measured_shares(folder, records) for name, records in DATA_SETS.items()}
     scale, power = fit(Shares.of(list(shares.values())))
     found = {"scale": scale, "power": power}
     for name, own in shares.items():
         others = fit(Shares.of([other for key, other in shares.items() if key != name]))
-        found[f"error on {name}"] = float(np.sqrt(np.mean((curve(own.k, own.ratio, *others) - own.share) ** 2)))
-    return found
+        found[f"top n, error on {name}"] = root_mean_square(curve(own.k, own.ratio, *others) - own.share)
+    errors = envelope_errors(folder)
+    found |= {f"AUC, error on {name}": root_mean_square(one) for name, one in errors.items()}
+    return found | {"AUC, error on all": root_mean_square(np.concatenate(list(errors.values())))}

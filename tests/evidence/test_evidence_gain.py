@@ -8,7 +8,7 @@ import pytest
 from typer.testing import CliRunner
 
 from evidence.__main__ import app
-from evidence.gain import Shares, curve, fit, fit_records, measured_shares
+from evidence.gain import Shares, curve, envelope_errors, fit, fit_records, measured_shares
 from evidence.record import ranks_of
 from negwise.theory import gain
 
@@ -19,7 +19,8 @@ def test_the_constants_are_the_fit():
     found = fit_records(RECORDS)
     assert found["scale"] == pytest.approx(gain.TOP_N_SCALE, abs=0.005)
     assert found["power"] == pytest.approx(gain.TOP_N_POWER, abs=0.0005)
-    errors = [value for name, value in found.items() if name.startswith("error")]
+    assert found["AUC, error on all"] == pytest.approx(gain.AUC_ERROR, abs=0.005)
+    errors = [value for name, value in found.items() if name.startswith("top n")]
     assert np.sqrt(np.mean(np.square(errors))) == pytest.approx(gain.TOP_N_ERROR, abs=0.005)
     shown = CliRunner().invoke(app, ["gain", "--json"])
     assert shown.exit_code == 0 and json.loads(shown.stdout) == pytest.approx(found)
@@ -37,6 +38,16 @@ def test_shares_are_counted_by_hand():
     best = max(hits(str(k)) for k in (4, 10, 16, 20, 50, 100, 200, 500))
     shares = measured_shares(RECORDS, ("docs-ten",), (10,))
     assert shares.share[shares.k == 20][0] == pytest.approx((hits("20") - hits("1")) / (best - hits("1")))
+
+
+def test_errors_in_auc_are_those_of_a_straight_count():
+    """Docstrings, K = 20: test AUC of ten seeds from the record, v from the estimate's own curve."""
+    record = json.loads((RECORDS / "docs-ten.json").read_text())
+    quality = {arm["rule"]: np.mean([run["test"]["auc"] for run in arm["seeds"]]) for arm in record["arms"]}
+    fixed = sorted((rule for rule in quality if rule.isdigit()), key=int)
+    measured = (quality["20"] - quality["1"]) / (max(quality[rule] for rule in fixed) - quality["1"])
+    found = envelope_errors(RECORDS)["docs-ten"][fixed.index("20") - 1]
+    assert found == pytest.approx(measured - 1, abs=1e-3)  # K* is 16, so that v's envelope has all of it at 20
 
 
 def test_a_curve_that_is_there_is_found():

@@ -143,6 +143,13 @@ def test_rates_of_nothing_and_of_all_are_safe(hits):
     assert k == 1 if hits == 0 else k > 20
 
 
+def test_one_row_tells_little():
+    """A hit of a batch of one is no reliability of 1: K moves by less than it may."""
+    rule = OnlineK(0.4)
+    k, _ = rule.update(Observation(1, 9, hits=1.0, rows=1, pairs=2, wins=2.0, k=2.0), rule.init())
+    assert 2 < k < 0.75 * math.e * 2
+
+
 def test_nothing_to_see_changes_nothing():
     rule = OnlineK(0.25)
     state = rule.init()

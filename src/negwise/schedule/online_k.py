@@ -31,7 +31,7 @@ from negwise.theory.separation import separation
 TOP_N_RELIABILITY, AUC_RELIABILITY = 0.2, 0.4
 DECAY, DECAY_OF_SMALL_BATCHES, SMALL_BATCH = 0.98, 0.99, 64
 BEYOND_VALIDATION = 4.0
-"""K may be this many times the K at which the validation ranks have reliability r: healthy training is twice it."""
+"""K may be this many times the K at which the validation ranks have reliability r: training ranks are better ones."""
 BUCKET, HYSTERESIS = math.log(2) / 2, 0.2
 
 
