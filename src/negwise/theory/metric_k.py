@@ -12,7 +12,7 @@ import math
 from negwise.errors import InputError
 
 INFORMATION = 64
-"""Negatives that deep cut-offs and AUC need: on three data sets K = 50 to 100 has 83% or more of the gain in hit@50 on."""
+"""Negatives that deep cut-offs and AUC need: on three data sets K = 50 has 83% or more of the gain in hit@50 on."""
 DEEP = 10
 """A cut-off beyond this place is deep: M / n_w negatives are too few for it."""
 

@@ -218,18 +218,18 @@ def _missing_start(
 
 def _k_by_pilot(train: PilotCurve, val: PilotCurve | None, lam: float, max_k: float) -> dict[str, float]:
     """K* from the first half and the first three quarters of the pilot, as far as they have curves."""
+    if (train if val is None else val).steps.size == 1:
+        return {}
     end = max(float(curve.steps[-1]) for curve in (train, val) if curve is not None)
     found = {}
     for share in PILOT_SHARES:
-        parts = [first_part(curve, share * end) for curve in (train, val)]
-        if parts[0] is None or (parts[1] is None and val is not None) or (val is None and train.steps.size == 1):
+        early_train, early_val = first_part(train, share * end), first_part(val, share * end)
+        if early_train is None or (early_val is None and val is not None):
             continue
-        if val is not None and val.steps.size == 1:
-            continue
-        summary = summarise_pilot(parts[0], parts[1])
+        summary = summarise_pilot(early_train, early_val)
         best = _find_optimum(summary, lam, max_k)
-        if training_still_rising(parts[0], summary):
-            best = _optimum_while_rising(parts[0], parts[1], summary, best, lam, max_k)[1]
+        if training_still_rising(early_train, summary):
+            best = _optimum_while_rising(early_train, early_val, summary, best, lam, max_k)[1]
         found[f"{share:g}"] = best.k
     return found
 
