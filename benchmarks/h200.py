@@ -27,7 +27,7 @@ from negwise.schedule import ConstantK
 from negwise.tasks import Task, evaluate_model, evaluation_splits, make_task
 from negwise.training import Settings, fit
 from negwise.training.cuda_graphs import GraphedStep
-from negwise.training.step import StepInputs, TrainingStep
+from negwise.training.forward_pass import StepInputs, TrainingStep
 
 CUDA = torch.device("cuda")
 

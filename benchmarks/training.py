@@ -33,7 +33,7 @@ from negwise.models import build
 from negwise.protocols import Negatives, Query
 from negwise.samplers import Pool, Uniform
 from negwise.tasks import evaluate_model
-from negwise.training.step import StepInputs, TrainingStep
+from negwise.training.forward_pass import StepInputs, TrainingStep
 
 HISTORY, WORDS, K = 50, 30, 4
 BATCHES = (32, 512)

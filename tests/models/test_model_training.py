@@ -10,7 +10,7 @@ from negwise.draws import Key
 from negwise.models.layers import Encoder
 from negwise.models.transformer import sinusoids
 from negwise.protocols import Model, Negatives, Query
-from negwise.training.step import StepInputs, TrainingStep
+from negwise.training.forward_pass import StepInputs, TrainingStep
 
 ALL = list(CASES)
 

@@ -9,7 +9,7 @@ from negwise.models import build
 from negwise.protocols import Query
 from negwise.samplers import Impression, Lists, Pool, Popularity, Uniform
 from negwise.training.batches import draw_negatives, load_batch, plan_negatives
-from negwise.training.step import StepInputs
+from negwise.training.forward_pass import StepInputs
 
 PLACES = 6
 

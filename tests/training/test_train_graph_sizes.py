@@ -8,7 +8,7 @@ from graph_world import MODELS, N_ITEMS, bert4rec, inputs_for, nrms, world
 from negwise.protocols import TableModel
 from negwise.schedule import AnsK
 from negwise.training.cuda_graphs import REPEATED, GraphedStep, pad_sizes, round_up
-from negwise.training.step import TrainingStep, sum_rows
+from negwise.training.forward_pass import TrainingStep, sum_rows
 
 CPU = torch.device("cpu")
 

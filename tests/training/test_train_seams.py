@@ -18,7 +18,7 @@ from negwise.records import read_result, read_run
 from negwise.samplers import GivenFirst, Hardest, Lists, Mixture, Queue, Uniform
 from negwise.tasks.sampler_choice import ModelScore
 from negwise.training import checkpoint
-from negwise.training.step import counts_apart
+from negwise.training.forward_pass import counts_apart
 
 
 def weights(out, step=17):

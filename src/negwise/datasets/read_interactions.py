@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from negwise.datasets.formats import DetectedFormat, choose_columns
-from negwise.datasets.rows import read_rows
+from negwise.datasets.read_rows import read_rows
 from negwise.datasets.table_cache import IdMap, TableWriter
 from negwise.datasets.text_input import BadRows, read_delimited, read_lines
 from negwise.datasets.timestamps import looks_like_a_day, parse_timestamp

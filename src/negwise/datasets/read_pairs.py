@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from negwise.datasets.formats import NEGATIVE, DetectedFormat, choose_columns
-from negwise.datasets.rows import is_unicode, read_rows
+from negwise.datasets.read_rows import is_unicode, read_rows
 from negwise.datasets.table_cache import IdMap, TableWriter
 from negwise.datasets.text_input import BadRows
 from negwise.errors import quote

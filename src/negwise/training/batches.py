@@ -23,7 +23,7 @@ from negwise import distributed
 from negwise.draws import Key
 from negwise.errors import InputError
 from negwise.protocols import Draw, Negatives, Planner, Query, Sampler, StatefulSampler, TableModel
-from negwise.training.step import StepInputs
+from negwise.training.forward_pass import StepInputs
 
 Ints = NDArray[np.int64]
 MaskItems = Callable[[Query, Key], tuple[Query, Tensor]]

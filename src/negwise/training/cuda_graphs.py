@@ -21,7 +21,7 @@ from torch import Tensor, nn
 from negwise.errors import InputError
 from negwise.losses import fused, info_nce
 from negwise.protocols import Loss
-from negwise.training.step import StepInputs
+from negwise.training.forward_pass import StepInputs
 
 Work = Callable[[], Tensor]
 Record = Callable[[Work], Work]

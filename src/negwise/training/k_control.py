@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from negwise.protocols import Observation, OpenLoopRule, Rule
-from negwise.training.step import COUNTS
+from negwise.training.forward_pass import COUNTS
 
 
 @dataclass(frozen=True)

@@ -25,12 +25,12 @@ from negwise.training import checkpoint
 from negwise.training.batches import BatchPreparer, Prefetcher, draws_ahead, stateful_samplers
 from negwise.training.cuda_graphs import GraphedStep
 from negwise.training.evaluation import Evaluation
+from negwise.training.forward_pass import COUNTS, StepInputs, sum_rows
 from negwise.training.journal import Journal
 from negwise.training.k_control import KController
 from negwise.training.launch import SignalGuard, Stopped, reseed
 from negwise.training.run_folder import write_ranks, write_result
 from negwise.training.settings import Settings
-from negwise.training.step import COUNTS, StepInputs, sum_rows
 
 ShouldStop = Callable[[RunLog], bool]
 """Whether the log says that the run may end."""

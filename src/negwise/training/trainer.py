@@ -21,13 +21,13 @@ from negwise.training import checkpoint
 from negwise.training.batches import BatchPreparer, EpochOrder, Ints, MaskItems, TrainingExamples, stateful_samplers
 from negwise.training.cuda_graphs import pad_sizes, resolve_graphs, use_graphs
 from negwise.training.evaluation import Evaluation
+from negwise.training.forward_pass import TrainingStep
 from negwise.training.journal import Display, Journal, Silent, display
 from negwise.training.k_control import KController
 from negwise.training.launch import SignalGuard, fixed_threads, make_fabric, own_generators, resolve_threads
 from negwise.training.loop import Optimization, Run, RunState, ShouldStop
 from negwise.training.run_folder import check_config, fingerprint, write_assets, write_config
 from negwise.training.settings import Settings
-from negwise.training.step import TrainingStep
 
 MakeOptimizer = Callable[[Iterable[nn.Parameter]], torch.optim.Optimizer]
 

@@ -13,7 +13,7 @@ from negwise.losses import info_nce
 from negwise.metrics.model_ranking import DENSE, DistinctIds
 from negwise.samplers import Hardest, Impression, InBatch, Lists, Mixture, Pool, Popularity, Uniform
 from negwise.training.batches import check_multiprocess, draw_negatives, load_batch
-from negwise.training.step import COUNTS, RowResults, StepInputs, TrainingStep, sum_rows
+from negwise.training.forward_pass import COUNTS, RowResults, StepInputs, TrainingStep, sum_rows
 
 
 @pytest.mark.parametrize("n_items", [N_ITEMS, DENSE * 1000])
