@@ -77,7 +77,7 @@ class Protocol:
     def rated(self, rules: Sequence[str], role: str) -> list[Grid]:
         """Rules at the learning rate of the nearest tuned K."""
         arms = [parse_arm(rule, role) for rule in rules]
-        return [Grid(self.out, (each,), self.base, (self.rate_near(each.k),), self.seeds) for each in arms]
+        return [Grid(self.out, (each,), self.base, (self.rate_near(each.k or 1.0),), self.seeds) for each in arms]
 
     def run(self, tell: Tell = print) -> None:
         """Whatever is not done yet."""
@@ -175,7 +175,7 @@ class Protocol:
 
     def _train(self, grids: Sequence[Grid], first: Sequence[PlannedRun] = ()) -> None:
         """The seeds of these arms, the largest K first since they take longest; ``first`` before all."""
-        pairs = sorted(((each, grid) for grid in grids for each in grid.arms), key=lambda pair: -pair[0].k)
+        pairs = sorted(((each, grid) for grid in grids for each in grid.arms), key=lambda pair: -(pair[0].k or 0.0))
         self._work([*first, *(run for each, grid in pairs for run in grid.runs(each))])
 
     def _work(self, runs: list[PlannedRun]) -> None:

@@ -21,9 +21,9 @@ from evidence.tasks import (
     with_turning,
 )
 from negwise.files import lock_folder
-from negwise.jobs import device_of, parallelism
+from negwise.jobs import parallelism
 from negwise.records import RESULT
-from negwise.tasks import make_task
+from negwise.tasks import make_task, resolve_device
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,7 +69,7 @@ def record_of(protocol: Protocol) -> list[Path]:
     """Write the record of whatever is done; nothing before the pilot has ended."""
     if not (protocol.folder("1", protocol.seeds[0]) / RESULT).exists():
         return []
-    record, ranks = collect(protocol, device_of(protocol.base.device))
+    record, ranks = collect(protocol, resolve_device(protocol.base.device))
     return write(record, ranks, protocol.out)
 
 
@@ -81,7 +81,7 @@ def task_of(asked: Asked) -> EvidenceTask:
 
 
 def protocol_of(asked: Asked, out: Path, jobs: int | None = None) -> Protocol:
-    task, device = task_of(asked), device_of(asked.device)
+    task, device = task_of(asked), resolve_device(asked.device)
     more: dict[str, Any] = {"precision": "32-true"} if device == "cpu" and asked.precision is None else {}
     base = base_training(task, asked.data, vectors=asked.vectors, device=device, more={**more, **asked.fields})
     side_by_side, _ = parallelism(jobs, device, len(task.ks) * task.seeds)

@@ -18,10 +18,10 @@ from typing import Self
 from evidence.record import PACE, Record, read_only, with_pace, write_record
 from negwise import InputError
 from negwise.files import lock_folder, read_json, write_json
-from negwise.jobs import device_of, fit_task, machine
+from negwise.jobs import fit_task, machine
 from negwise.records import CONFIG, EvalRecord, RunConfig, StepRecord, decode, read_record, read_result
 from negwise.requests import TrainRequest
-from negwise.tasks import Task, make_task
+from negwise.tasks import Task, make_task, resolve_device
 
 REPEATS = 3
 WARM_UP = 10
@@ -36,7 +36,7 @@ def reproduce_seconds(
     folder = Path(out)
     if steps < WARM_UP + 2:
         raise InputError(f"steps: got {steps}, expected {WARM_UP + 2} or more: the first {WARM_UP} warm up.")
-    where = device_of(device)
+    where = resolve_device(device)
     record = read_only(folder)
     with lock_folder(folder, "job"):
         request, task = _opened(folder, where)

@@ -227,6 +227,7 @@ def base_training(
     """What every cell shares; ``more`` replaces fields of the task, where another data set needs it."""
     base = TrainRequest(
         data=data,
+        recipe="paper",
         evaluate_training=False,
         vectors=vectors if task.vectors else None,
         device=device,

@@ -71,7 +71,7 @@ def train(data: PathOrName, **options: Any) -> TrainResult:
 
 @_with_options_of(RunRequest)
 def run(data: PathOrName = "docs", **options: Any) -> JobResult:
-    """The main job: pilot, estimate of K, training and comparison; the same call again resumes it."""
+    """The main job: one model with the whole budget, K set while it trains; the same call again resumes it."""
     from negwise.jobs import run_job
 
     return run_job(make_request(RunRequest, data, options))

@@ -14,6 +14,7 @@ import numpy as np
 import torch
 
 from negwise.samplers import (
+    BatchFirst,
     Exclusions,
     Given,
     GivenFirst,
@@ -144,6 +145,12 @@ ALL_SAMPLERS = [
         lambda p: InBatch(known(), p),
         counted(POSITIVES),
         supply_of(lambda _: POSITIVES),
+        extra=lambda device: {"batch": torch.from_numpy(POSITIVES).to(device)},
+    ),
+    Case(
+        "BatchFirst",
+        lambda p: BatchFirst(N_ITEMS, known(), p),
+        supply=supply_of(lambda _: range(N_ITEMS)),
         extra=lambda device: {"batch": torch.from_numpy(POSITIVES).to(device)},
     ),
     Case("Queue", filled_queue, counted(QUEUED), supply_of(lambda _: QUEUED)),

@@ -15,6 +15,7 @@ from negwise.draws import Key
 from negwise.errors import InputError
 from negwise.protocols import Query
 from negwise.samplers import (
+    BatchFirst,
     Exclusions,
     Given,
     GivenFirst,
@@ -96,6 +97,48 @@ def test_in_batch_of_two_ranks_is_in_batch_of_one():
     halves = [InBatch()(positives[r : r + 10], 5, Key(3, 1, r), batch=positives) for r in (0, 10)]
     assert torch.equal(whole.ids, torch.cat([one.ids for one in halves]))
     assert torch.equal(whole.index, torch.cat([one.index for one in halves]))
+
+
+def test_batch_first_takes_other_positives_then_the_catalogue():
+    """Up to the other positives, nothing else is encoded; beyond them, as many more as K asks for, no id twice."""
+    positives = torch.tensor([7, 8, 7, 9])
+    known = Exclusions.of(Lists.of([[8], [], [], []]), 30)
+    sampler, owner = BatchFirst(30, known), torch.arange(4)
+    few = sampler(positives, 1, Key(0, 0), owner=owner)
+    assert few.pool.tolist() == [7, 8, 9]
+    assert few.mask.all()
+    many = sampler(positives, 12, Key(0, 0), owner=owner)
+    own = [{9}, {7, 9}, {8, 9}, {7, 8}]
+    for row, ids in enumerate(many.ids.tolist()):
+        assert len(set(ids)) == 12
+        assert set(ids[: len(own[row])]) == own[row]
+        assert not {int(positives[row]), *([8] if row == 0 else [])} & set(ids)
+    assert len(many.pool) == 3 + 12 - 1 + 1  # three of the batch; row 0 has one other and one exclusion
+    every = sampler(positives, 40, Key(0, 0), owner=owner)
+    assert every.mask.sum(1).tolist() == [28, 29, 29, 29]
+
+
+def test_batch_first_draws_every_id_outside_the_batch_alike():
+    positives = torch.tensor([0, 1, 2])
+    drawn = [BatchFirst(23)(positives, 7, Key(5, step)).ids for step in range(1000)]
+    outside = torch.stack(drawn)[:, 0, 2:].flatten().numpy()  # five of twenty a step
+    found = np.bincount(outside, minlength=23)[3:]
+    # Draws without replacement scatter less than the multinomial does, by (1 - 5 / 20) x 20 / 19.
+    assert stats.chi2.sf(((found - 250) ** 2 / 250).sum() / (0.75 * 20 / 19), 19) > 1e-3
+
+
+@pytest.mark.parametrize("k", [3, 25.5])
+def test_batch_first_of_two_ranks_is_that_of_one(k):
+    """A rank whose rows lack fewer negatives takes the same ones first."""
+    positives = torch.arange(20) % 13
+    known = Exclusions.of(Lists.of([[row, 20, 40] if row < 10 else [] for row in range(20)]), 60)
+    sampler, owner = BatchFirst(60, known), torch.arange(20)
+    whole = sampler(positives, k, Key(3, 1), owner=owner)
+    halves = [
+        sampler(positives[r : r + 10], k, Key(3, 1, r), owner=owner[r : r + 10], batch=positives) for r in (0, 10)
+    ]
+    assert torch.equal(whole.ids, torch.cat([one.ids for one in halves]))
+    assert torch.equal(whole.mask, torch.cat([one.mask for one in halves]))
 
 
 def test_a_queue_is_first_in_first_out():

@@ -13,6 +13,7 @@ import typer
 
 from negwise.errors import InputError, NegwiseError
 from negwise.requests import DataRequest, RunRequest, SweepRequest, TrainRequest
+from negwise.requests.training_requests import SCHEDULES
 from negwise.schedule import check_rule
 
 if TYPE_CHECKING:
@@ -43,7 +44,8 @@ def train_verb(request: TrainRequest, as_json: bool) -> None:
       negwise train --data clicks --model nrms --k 4 --steps 30 --eval-every 15 --queries 300 --out runs/b
       negwise train --data docs --model siamese-lstm --k ans:20 --steps 20 --eval-every 20 --body-words 20 --out runs/c
     """
-    check_rule(request.k)  # a typo is told before torch is loaded
+    if request.k is not None:
+        check_rule(request.k)  # a typo is told before torch is loaded
     if request.out is None:
         raise InputError("--out: got nothing, expected a folder for the run, as --out runs/a.")
     with stop_message():
@@ -63,16 +65,17 @@ def train_verb(request: TrainRequest, as_json: bool) -> None:
 
 
 def run_verb(request: RunRequest, as_json: bool) -> None:
-    """The main job: pilot, estimate of K, training, comparison, and a page that shows why.
+    """The main job: one model with the whole budget, K set while it trains, and a page that shows it.
 
     \b
     Examples:
       negwise run --budget 5m
-      negwise run --data pairs.jsonl --out jobs/pairs --budget 30m --seeds 3
-      negwise run --data ratings.csv --schedule fixed --no-compare --steps 2000
+      negwise run --data pairs.jsonl --out jobs/pairs --budget 30m --metric mrr
+      negwise run --data ratings.csv --method paper --no-compare --steps 2000
     """
-    if request.schedule not in ("fixed", "warm", "ans"):
-        check_rule(request.schedule)
+    for rule in (request.k, request.schedule):
+        if rule is not None and rule not in SCHEDULES:
+            check_rule(rule)
     with stop_message():
         from negwise.jobs import run_job
 

@@ -8,12 +8,14 @@ require("torch", extra="train")
 
 from negwise.jobs.arms import Arm, parse_arm
 from negwise.jobs.grid import Grid, choose_rate, rates_around, train_missing
-from negwise.jobs.main_job import JobResult, run_job, run_sweep
+from negwise.jobs.main_job import run_job
 from negwise.jobs.pilot import bounded_auc, estimate_from_log
 from negwise.jobs.plan import parallelism
 from negwise.jobs.pool_progress import pool_progress
-from negwise.jobs.preparation import device_of, machine, versions
+from negwise.jobs.preparation import machine, versions
+from negwise.jobs.results import JobResult
 from negwise.jobs.single_run import Trained, TrainResult, fit_task, load, train_run
+from negwise.jobs.sweep import run_sweep
 from negwise.jobs.worker_pool import PlannedRun, failure_of
 
 __all__ = [
@@ -25,7 +27,6 @@ __all__ = [
     "Trained",
     "bounded_auc",
     "choose_rate",
-    "device_of",
     "estimate_from_log",
     "failure_of",
     "fit_task",

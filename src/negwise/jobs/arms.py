@@ -30,11 +30,11 @@ BASIS = {"lower bound": "a lower bound", "unsettled": "not settled"}
 class Arm:
     """One way to train: ``rule`` as the command line takes it, its peak ``k``, and what it is there for.
 
-    ``role`` is "schedule", "K=1", "fixed K*", "extra" or "cell".
+    ``k`` is None where training sets it. ``role`` is "schedule", "K=1", "fixed K*", "extra", "cell" or "model".
     """
 
     rule: str
-    k: float
+    k: float | None
     role: str
     uses_pilot: bool
 
@@ -72,7 +72,7 @@ def arms_of(
     if not estimate.determined:
         ks = sorted({math.floor(min(k, ceiling)) for k in MEASURED})
         tried = [parse_arm(str(k), "K=1" if k == 1 else "extra") for k in ks]
-        chosen = parse_arm(schedule if own else _ruled(schedule, tried[-1].k), "schedule")
+        chosen = parse_arm(schedule if own else _ruled(schedule, ks[-1]), "schedule")
         said = f"The curves do not determine K ({estimate.verdict})"
         if compare:
             said += f", so it is measured instead: K = {', '.join(each.rule for each in tried)}."
@@ -87,7 +87,7 @@ def arms_of(
     if compare:
         found += [parse_arm("1", "K=1"), parse_arm(_text(best), "fixed K*", True)]
         found += _doubtful(estimate, best, ceiling, notes)
-        found += _common(max(each.k for each in found), ceiling, notes)
+        found += _common(max(each.k or 0.0 for each in found), ceiling, notes)
     return _distinct(found), tuple(notes)
 
 
@@ -124,7 +124,7 @@ def _common(largest: float, ceiling: float, notes: list[str]) -> list[Arm]:
 
 def check_ceiling(asked: Arm, ceiling: float) -> None:
     """Refuse a K that no row can have."""
-    if asked.k > ceiling:
+    if asked.k is not None and asked.k > ceiling:
         raise InputError(
             f"K = {asked.k:g} was asked for ({asked.rule}), but no row has more than {ceiling:g} negatives to draw. "
             f"Ask for {ceiling:g} or less; with texts, --pool sets how many are drawn from."
@@ -140,13 +140,10 @@ def _text(k: float) -> str:
     return str(int(k)) if k == int(k) else repr(k)
 
 
-def _peak(rule: str) -> float:
+def _peak(rule: str) -> float | None:
     check_rule(rule)
     if needs_data(rule):
-        raise InputError(
-            f"k: got {rule}, which sets K while it trains. A sweep compares numbers and schedules; type: "
-            f"negwise train --k {rule}"
-        )
+        return None
     parts = rule.split(":")
     return float(parts[1] if len(parts) > 1 else parts[0])
 

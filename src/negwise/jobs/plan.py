@@ -11,20 +11,34 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
+import torch
+
 from negwise.datasets import Source
 from negwise.errors import InputError
-from negwise.jobs.single_run import fit_task
+from negwise.jobs.single_run import fit_task, make_rule
 from negwise.metrics.model_ranking import EvaluationSplit
+from negwise.protocols import OpenLoopRule, Rule
 from negwise.records import RunLengths, StepTimes, read_run
 from negwise.requests import TrainRequest
-from negwise.tasks import Task, evaluate_model, evaluation_splits, make_task
+from negwise.schedule import OnlineK
+from negwise.tasks import Task, evaluate_model, evaluation_splits, make_task, with_recipe
+from negwise.theory.metric_k import is_deep
+from negwise.training import EpochOrder
 
 PILOT_SHARE = 0.3
 """Of the budget. A pilot that converges sooner leaves its rest unused."""
-SLOWER = 1.3
-"""Runs side by side, and what is not steps, take this much longer than a run alone."""
+SLOWER, ALONE = 1.3, 1.05
+"""Runs side by side, and one alone with what is not steps, take this much longer than timed steps."""
+EVALUATION_SHARE, FEWEST_EVALUATIONS, MOST_EVALUATIONS = 0.1, 5, 20
+"""Of one run: evaluations may take a tenth of the time of its steps."""
+RISING = 200
+"""Steps over which a K that is set while training rises: so far about 150 on texts. They cost the mean of both ends."""
+WITHOUT_A_BOUND = 128.0
+"""The K that is timed for a rule whose K has no bound but the data: about where K for information was so far."""
 START = 8.0
 """Seconds for a process to start and to open the data."""
+LAST = 4.0
+"""Seconds for what follows one run: its page."""
 PILOT_EVALUATIONS, EVALUATIONS = 12, 8
 FEWEST = 2 * PILOT_EVALUATIONS
 STEPS = 1000
@@ -32,17 +46,64 @@ STEPS = 1000
 
 
 def time_steps(request: TrainRequest, source: Source | None, steps: int) -> StepTimes:
-    """Seconds of a step with the K of ``request`` and with K = 1 (medians), and of evaluating one split and both."""
+    """Seconds of a step with the K of ``request`` and with K = 1 (medians), and of evaluating one split and both.
+
+    Of a rule that moves K, the largest K that it may come to is timed. Where that does not fit into memory, half of it
+    is tried, and so on.
+    """
+    request = with_recipe(request)
     task = make_task(request, source)
-    step, pilot_step = (_step_seconds(replace(request, k=k), task, steps) for k in (request.k, "1"))
+    k = largest_k(make_rule(request, task))
+    step, fitting = _largest_fitting(request, task, steps, k)
+    pilot_step = _step_seconds(replace(request, k="1"), task, steps)
     splits = evaluation_splits(task.data, request.queries)
     val, train = (_evaluation_seconds(task.model, splits[name]) for name in ("val", "train"))
-    return StepTimes(step=step, evaluation=val, pilot_step=pilot_step, pilot_evaluation=val + train)
+    assert request.batch_size is not None
+    return StepTimes(
+        step=step,
+        evaluation=val,
+        pilot_step=pilot_step,
+        pilot_evaluation=val + train,
+        k=fitting,
+        epoch=EpochOrder(len(task.examples), request.batch_size, request.seed).steps_per_epoch,
+        max_k=None if fitting == k else int(fitting),
+    )
+
+
+def largest_k(rule: Rule) -> float:
+    """The largest K that ``rule`` is likely to come to."""
+    if isinstance(rule, OnlineK):
+        bounded = rule.candidates is not None and not is_deep(rule.metric)
+        return rule.known_bound if bounded else min(rule.known_bound, WITHOUT_A_BOUND)
+    if isinstance(rule, OpenLoopRule):
+        return max(rule(step / 20) for step in range(21))
+    return WITHOUT_A_BOUND
+
+
+def _largest_fitting(request: TrainRequest, task: Task, steps: int, k: float) -> tuple[float, float]:
+    """Seconds of a step with the largest of K, K / 2, K / 4, ... that fits into memory, and that K."""
+    while True:
+        try:
+            return _step_seconds(replace(request, k=f"{k:g}"), task, steps), k
+        except RuntimeError as error:
+            if k < 2 or not _out_of_memory(error):
+                raise
+        k = float(int(k / 2))
+
+
+def _out_of_memory(error: RuntimeError) -> bool:
+    return isinstance(error, torch.OutOfMemoryError) or "can't allocate memory" in str(error)
+
+
+def evaluations_of(times: StepTimes, steps: int) -> int:
+    """Evaluations of one run of ``steps`` steps: a tenth of its time, but 5 to 20."""
+    affordable = EVALUATION_SHARE * steps * times.step / max(times.evaluation, 1e-9)
+    return int(min(max(affordable, FEWEST_EVALUATIONS), MOST_EVALUATIONS, steps))
 
 
 def _step_seconds(request: TrainRequest, task: Task, steps: int) -> float:
     with tempfile.TemporaryDirectory() as folder:
-        short = replace(request, steps=steps, eval_every=steps)
+        short = replace(request, steps=steps, epochs=None, eval_every=steps)
         fit_task(short, replace(task, splits={}), Path(folder), show=False)
         times = [record.time or 0.0 for record in read_run(folder).steps]
     spent = [after - before for before, after in itertools.pairwise(times)]
@@ -105,13 +166,52 @@ def plan_lengths(
 
 def fitting_steps(times: StepTimes, runs: int, jobs: int, seconds: float) -> int:
     """Steps of each of ``runs`` runs, ``jobs`` at a time, that ``seconds`` have room for; 0 or more."""
-    each = (seconds - START) / -(-runs // jobs) / SLOWER - _evaluations(times)
+    each = (seconds - START) / -(-runs // jobs) / _slower(jobs) - _evaluations(times)
     return max(0, int(each / times.step))
 
 
 def run_seconds(times: StepTimes, runs: int, jobs: int, steps: int) -> float:
     """How long ``runs`` runs of ``steps`` steps take, ``jobs`` at a time."""
-    return -(-runs // jobs) * SLOWER * (steps * times.step + _evaluations(times)) + START
+    return -(-runs // jobs) * _slower(jobs) * (steps * times.step + _evaluations(times)) + START
+
+
+def plan_one_run(
+    times: StepTimes, *, runs: int, jobs: int, steps: int | None, budget: float | None, most: int
+) -> RunLengths:
+    """Steps as asked for; else as many as the budget has room for, and at most ``most``, where the recipe ends.
+
+    Each of ``runs`` seeds has the whole budget.
+    """
+    if steps is None and budget is None:
+        steps = most
+    if steps is None:
+        assert budget is not None
+        tests = 2 * times.evaluation  # the one at the start, and the test split at the end
+        room = ((budget - LAST) / _slower(jobs) - tests) / (1 + EVALUATION_SHARE)
+        fitting = int((room + _saved(times, RISING)) / times.step)
+        if fitting < RISING:
+            fitting = int(room / (times.step - _saved(times, 1)))
+        if fitting < FEWEST:
+            need = _slower(jobs) * (FEWEST * (1 + EVALUATION_SHARE) * times.step + tests) + LAST
+            raise InputError(
+                f"budget: {budget:.0f} s is too short. Here {FEWEST} steps need about {need:.0f} s "
+                f"({times.step:.2g} s a step, {times.evaluation:.2g} s an evaluation). Ask for more time, or evaluate "
+                "on fewer queries with --queries."
+            )
+        steps = min(fitting, most)
+    evaluations = evaluations_of(times, steps) + 2
+    training = steps * times.step - _saved(times, steps)
+    seconds = -(-runs // jobs) * _slower(jobs) * (training + evaluations * times.evaluation) + LAST
+    return RunLengths(0, 1, steps, round(seconds, 1), jobs)
+
+
+def _saved(times: StepTimes, steps: int) -> float:
+    """Seconds that the first steps take less than the later ones, while K rises."""
+    return min(steps, RISING) * max(times.step - times.pilot_step, 0.0) / 2
+
+
+def _slower(jobs: int) -> float:
+    return SLOWER if jobs > 1 else ALONE
 
 
 def slowed_by_pilot(times: StepTimes, plan: RunLengths, steps: int, seconds: float) -> StepTimes:

@@ -13,15 +13,16 @@ from typing import Any, Literal
 import torch
 
 import negwise
-from negwise.datasets import DataReport, inspect
+from negwise.datasets import DataReport, inspect, open_source
 from negwise.errors import InputError
 from negwise.files import check_writable
 from negwise.jobs.arms import Arm, check_ceiling
-from negwise.jobs.plan import parallelism, plan_lengths
-from negwise.jobs.presets import Preset, preset
+from negwise.jobs.plan import parallelism, plan_lengths, plan_one_run, time_steps
 from negwise.jobs.worker_pool import ask_worker
 from negwise.records import JOB, JobRecord, Plan, RunLengths, StepTimes, decode, read_record, write_record
-from negwise.requests import RunRequest, SweepRequest, TrainRequest, identity_of, parse_duration
+from negwise.requests import TASK_OF, RunRequest, SweepRequest, TrainRequest, identity_of, parse_duration
+from negwise.requests.training_requests import POOL
+from negwise.tasks.recipes import METRICS, resolve_device, with_recipe
 from negwise.training import config_changes
 
 TIMED_STEPS, TIMED_K = {"cpu": 8, "cuda": 20}, 20
@@ -43,7 +44,7 @@ class Prepared:
 
     request: TrainRequest
     rate: float
-    top_n: str
+    metrics: tuple[str, ...]
     ceiling: float
     times: StepTimes
     lengths: RunLengths
@@ -62,8 +63,12 @@ def prepare_job(
     pilot: bool,
     arms: Sequence[Arm],
     log: Log,
+    one_run: bool = False,
 ) -> Prepared:
-    """Look at the data and plan, or resume the plan that ``folder`` has. ``arms``: those whose K was typed."""
+    """Look at the data and plan, or resume the plan that ``folder`` has. ``arms``: those whose K was typed.
+
+    ``one_run``: the only arm gets the whole budget, and the largest K that it may come to is timed.
+    """
     began = time.monotonic()
     report = inspect(request.data, columns=request.columns, skip_bad=request.skip_bad)
     if report.negatives.most < 1:
@@ -73,9 +78,8 @@ def prepare_job(
         )
     log(report.headline())
     found = _resume(folder, request, kind, report) if (folder / JOB).exists() else None
-    device = device_of(request.device) if found is None else str(found.machine["device"])
-    chosen = preset(report, request.model, device)
-    side_by_side, threads = parallelism(request.jobs, device, runs)
+    device = resolve_device(request.device) if found is None else str(found.machine["device"])
+    side_by_side, threads = parallelism(1 if one_run else request.jobs, device, runs)
     ceiling = _ceiling(request, report)
     for arm in arms:
         check_ceiling(arm, ceiling)
@@ -89,29 +93,31 @@ def prepare_job(
         log(f"{folder} has this job: resuming what is left of it.")
     else:
         check_writable(folder, "job")
-        training, rate = _training(request, chosen, device, threads)
-        times = _time_steps(training, rate, report.key, log)
-        budget = getattr(request, "budget", None)
-        lengths = plan_lengths(
-            times,
-            runs=runs,
-            jobs=side_by_side,
-            steps=request.steps,
-            budget=None if budget is None else parse_duration(budget),
-            pilot=pilot,
-        )
+        training, rate, epochs = _training(request, device, threads)
+        times = _time_steps(training, rate, arms[0].rule if one_run else str(TIMED_K), report.key, log, here=one_run)
+        typed = getattr(request, "budget", None)
+        budget = None if typed is None else parse_duration(typed)
+        if one_run:
+            left = None if budget is None else budget - (time.monotonic() - began)
+            most = epochs * times.epoch
+            lengths = plan_one_run(times, runs=runs, jobs=side_by_side, steps=request.steps, budget=left, most=most)
+        else:
+            lengths = plan_lengths(times, runs=runs, jobs=side_by_side, steps=request.steps, budget=budget, pilot=pilot)
         spent = round(time.monotonic() - began, 3)
-        plan = Plan(lengths, times, spent, threads, identity_of(training), (chosen.note,))
+        plan = Plan(lengths, times, spent, threads, identity_of(training))
         job = JobRecord(
             kind, identity_of(request), report.to_dict(), machine(device), plan, negwise.__version__, versions()
         )
         write_record(folder / JOB, job)
-    training, rate = _training(request, chosen, device, plan.threads)
-    log(_summary(chosen, plan.lengths, runs, pilot, side_by_side, device))
+    training, rate, epochs = _training(request, device, plan.threads)
+    training = replace(training, max_k=plan.times.max_k)
+    if one_run:
+        log(_about_k(arms[0], plan.times))
+    log(_summary(training, plan.lengths, runs, pilot, side_by_side, device))
     return Prepared(
         training,
         rate,
-        chosen.top_n,
+        _metrics(training),
         ceiling,
         plan.times,
         plan.lengths,
@@ -122,11 +128,17 @@ def prepare_job(
     )
 
 
+def _metrics(training: TrainRequest) -> tuple[str, ...]:
+    """What is shown: the metric that decides, AUC, and the usual one for this kind of data."""
+    assert training.metric is not None and training.model is not None
+    return tuple(dict.fromkeys((training.metric, "auc", METRICS[TASK_OF[training.model]])))
+
+
 def _ceiling(request: RunRequest | SweepRequest, report: DataReport) -> float:
     """The most negatives that a row can have."""
     most = float(report.negatives.most)
-    pooled = report.kind == "pairs" and request.negatives in (None, "pool")
-    return min(most, float(request.pool or TrainRequest.pool)) if pooled else most
+    pooled = report.kind == "pairs" and (request.negatives == "pool" or (request.negatives is None and request.pool))
+    return min(most, float(request.pool or POOL)) if pooled else most
 
 
 def _resume(folder: Path, request: RunRequest | SweepRequest, kind: str, report: DataReport) -> JobRecord:
@@ -148,32 +160,44 @@ def _resume(folder: Path, request: RunRequest | SweepRequest, kind: str, report:
     return found
 
 
-def _training(
-    request: RunRequest | SweepRequest, chosen: Preset, device: str, threads: int
-) -> tuple[TrainRequest, float]:
-    """What every run shares, and the base learning rate."""
-    own = {name: getattr(request, name) for name in SHARED if getattr(request, name) is not None}
-    fields = {"precision": "32-true", **chosen.fields, **own}
-    usual = fields.pop("learning_rate")
+def _training(request: RunRequest | SweepRequest, device: str, threads: int) -> tuple[TrainRequest, float, int]:
+    """What every run shares, the base learning rate, and the epochs of the recipe."""
     asked = request.learning_rate
-    rate = usual if asked is None else asked[0] if isinstance(asked, tuple) else asked
-    return TrainRequest(data=request.data, model=chosen.model, device=device, threads=threads, **fields), float(rate)
+    shared = {name: getattr(request, name) for name in SHARED}
+    one_run = isinstance(request, RunRequest) and request.method is None
+    shared["metric"] = getattr(request, "metric", None) or (None if one_run else "auc")
+    found = with_recipe(TrainRequest(data=request.data, model=request.model, device=device, threads=threads, **shared))
+    rate = found.learning_rate if asked is None else asked[0] if isinstance(asked, tuple) else asked
+    assert rate is not None and found.epochs is not None
+    return replace(found, learning_rate=None, epochs=None), float(rate), found.epochs
 
 
-def _time_steps(request: TrainRequest, rate: float, source: str | None, log: Log) -> StepTimes:
-    steps = TIMED_STEPS[device_of(request.device)]
-    log(f"Timing {steps} steps of {request.model} with K = {TIMED_K}, and {steps} with K = 1 ...")
-    short = asdict(replace(request, k=str(TIMED_K), learning_rate=rate))
-    reply = ask_worker({"do": "time", "request": short, "source": source, "steps": steps}, request.threads or 1)
-    return decode(StepTimes, reply, "a worker's reply")
+def _time_steps(request: TrainRequest, rate: float, k: str, source: str | None, log: Log, *, here: bool) -> StepTimes:
+    """Steps timed in a process of their own, or ``here``."""
+    steps = TIMED_STEPS[resolve_device(request.device)]
+    log(f"Timing {steps} steps of {request.model} with K = {k}, and {steps} with K = 1 ...")
+    short = replace(request, k=k, learning_rate=rate)
+    if here:
+        return time_steps(short, None if source is None else open_source(source), steps)
+    message = {"do": "time", "request": asdict(short), "source": source, "steps": steps}
+    return decode(StepTimes, ask_worker(message, request.threads or 1), "a worker's reply")
 
 
-def _summary(chosen: Preset, lengths: RunLengths, runs: int, pilot: bool, jobs: int, device: str) -> str:
+def _about_k(arm: Arm, times: StepTimes) -> str:
+    """What a step costs at both ends of K, and whether memory bounds it."""
+    found = (
+        f"K: {arm.rule}. A step takes {1e3 * times.pilot_step:.3g} ms with K = 1 and {1e3 * times.step:.3g} ms with "
+        f"K = {times.k:.0f}"
+    )
+    return f"{found}; more do not fit into memory." if times.max_k is not None else f"{found}."
+
+
+def _summary(training: TrainRequest, lengths: RunLengths, runs: int, pilot: bool, jobs: int, device: str) -> str:
     first = f"a pilot with K = 1 of up to {lengths.pilot_steps} steps, then " if pilot else ""
     many = "1 run" if runs == 1 else f"{runs} runs"
     return (
-        f"Plan: {chosen.model} on {device}; {first}{many} of {lengths.steps} steps, {jobs} at a time; "
-        f"about {format_duration(lengths.seconds)}. {chosen.note}"
+        f"Plan: {training.model} on {device}; {first}{many} of {lengths.steps} steps, {jobs} at a time; "
+        f"about {format_duration(lengths.seconds)}."
     )
 
 
@@ -181,17 +205,6 @@ def format_duration(seconds: float) -> str:
     if seconds < 120:
         return f"{seconds:.0f} s"
     return f"{seconds / 60:.0f} minutes" if seconds < 7200 else f"{seconds / 3600:.1f} hours"
-
-
-def device_of(requested: str) -> str:
-    """ "cpu" or "cuda", as asked for or as there is; a wrong word is told before any run begins."""
-    if requested not in ("auto", "cpu", "cuda"):
-        raise InputError(f"device: got {requested!r}, expected auto, cpu or cuda.")
-    if requested == "cuda" and not torch.cuda.is_available():
-        raise InputError("device: got 'cuda', but torch finds no GPU here. Type --device cpu, or auto.")
-    if requested == "auto":
-        return "cuda" if torch.cuda.is_available() else "cpu"
-    return requested
 
 
 def machine(device: str) -> dict[str, Any]:

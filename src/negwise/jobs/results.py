@@ -1,17 +1,34 @@
-"""What came out of a grid: every seed of every arm, differences with their error, and caveats."""
+"""What came out of a job: every seed of every arm, differences with their error, caveats; the page."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 from scipy import stats
 
+from negwise.errors import NegwiseError
 from negwise.jobs.arms import Arm
 from negwise.jobs.grid import Grid
+from negwise.jobs.single_run import Trained, load
 from negwise.jobs.worker_pool import failure_of
-from negwise.records import ArmResult, Difference, PilotResult, Results, SeedResult, read_result
+from negwise.records import (
+    RESULT,
+    RESULTS,
+    ArmResult,
+    Difference,
+    PilotResult,
+    Results,
+    SeedResult,
+    encode,
+    read_result,
+    read_run,
+    write_record,
+)
 from negwise.theory.estimate import Estimate
 from negwise.theory.separation import separation
 
@@ -23,10 +40,65 @@ FURTHER = 1.1
 """A K = 1 whose validation separation is so many times the pilot's has learnt more than the pilot did."""
 
 
+@dataclass(frozen=True)
+class JobResult:
+    """What a job came to: its folder, the content of ``results.json``, and the estimate where there was a pilot."""
+
+    folder: Path
+    record: Results
+    estimate: Estimate | None = None
+
+    @property
+    def k(self) -> float | None:
+        """The K, or the peak of the schedule, of the model that is kept."""
+        return next((arm.k for arm in self.record.arms if arm.name == self.record.chosen), None)
+
+    @property
+    def metric(self) -> str:
+        """The metric that decided which model is kept."""
+        return self.record.metrics[0]
+
+    @property
+    def model(self) -> Trained:
+        """The model that is kept, with its data."""
+        if self.record.model is None:
+            raise NegwiseError(f"{self.folder}: no run came to an end; each says why in its failed.json.")
+        return load(self.folder / self.record.model)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values, ready for JSON."""
+        return {**encode(self.record), "out": str(self.folder)}
+
+
+def collect_and_write(
+    grid: Grid,
+    kind: str,
+    metrics: Sequence[str],
+    pilot: PilotResult | None,
+    estimate: Estimate | None,
+    notes: tuple[str, ...],
+) -> JobResult:
+    """Write ``results.json`` of a grid that may be half done."""
+    found = collect_results(grid, kind=kind, metrics=metrics, pilot=pilot)
+    found = replace(found, caveats=(*notes, *caveats_of(found, estimate)))
+    write_record(grid.out / RESULTS, found)
+    return JobResult(grid.out, found, estimate)
+
+
+def write_page(folder: Path, log: Callable[[str], None]) -> None:
+    """Write ``report.html``. Where that fails, what was trained stands, and ``log`` receives the reason."""
+    try:
+        from negwise.report.write_report import write_report
+
+        log(f"Report: {write_report([folder])}")
+    except NegwiseError as error:
+        log(f"No report was made: {error}. Then type: negwise report {folder}")
+
+
 def collect_results(grid: Grid, *, kind: str, metrics: Sequence[str], pilot: PilotResult | None) -> Results:
     """The content of ``results.json``, of a grid that may be half done; without caveats."""
     arms = tuple(_arm(grid, arm) for arm in grid.arms)
-    chosen = _chosen(arms)
+    chosen = _chosen(arms, metrics[0])
     base = next((arm for arm in arms if arm.rule == BASE), None)
     others = [arm for arm in arms if arm is not base] if base is not None else []
     return Results(
@@ -62,13 +134,21 @@ def _arm(grid: Grid, arm: Arm) -> ArmResult:
     return ArmResult(
         name=arm.rule,
         rule=arm.rule,
-        k=arm.k,
+        k=_last_k(grid, arm) if arm.k is None else arm.k,
         role=arm.role,
         uses_pilot=arm.uses_pilot,
         learning_rate=None if choice is None else choice.learning_rate,
         tuning=tried,
         seeds=tuple(_seed(grid, arm, seed, no_rate) for seed in grid.seeds),
     )
+
+
+def _last_k(grid: Grid, arm: Arm) -> float | None:
+    """K at the end of training, on average over seeds, of a rule that sets it while it trains."""
+    logs = [read_run(folder) for seed in grid.seeds if ((folder := grid.folder(arm, seed)) / RESULT).exists()]
+    last = [log.steps[-1].k for log in logs if log.steps]
+    known = [k for k in last if k is not None]
+    return float(np.mean(known)) if known else None
 
 
 def _seed(grid: Grid, arm: Arm, seed: int, no_rate: str | None) -> SeedResult:
@@ -92,10 +172,10 @@ def _seed(grid: Grid, arm: Arm, seed: int, no_rate: str | None) -> SeedResult:
     )
 
 
-def _chosen(arms: Sequence[ArmResult]) -> ArmResult | None:
-    """The arm with the best validation AUC; of equal ones the first, which is the schedule."""
-    scored = [(mean_over_seeds(arm, "auc", "val")[0], arm) for arm in arms]
-    done = [(auc, arm) for auc, arm in scored if auc is not None]
+def _chosen(arms: Sequence[ArmResult], metric: str) -> ArmResult | None:
+    """The arm with the best validation score; of equal ones the first, which is the schedule."""
+    scored = [(mean_over_seeds(arm, metric, "val")[0], arm) for arm in arms]
+    done = [(score, arm) for score, arm in scored if score is not None]
     return max(done, key=lambda pair: pair[0])[1] if done else None
 
 
@@ -120,7 +200,9 @@ def caveats_of(results: Results, estimate: Estimate | None) -> tuple[str, ...]:
     arms = results.arms
     seeds = max((mean_over_seeds(arm, "auc")[2] for arm in arms), default=0)
     found = []
-    if seeds == 1:
+    if len(arms) == 1:
+        pass  # nothing is compared
+    elif seeds == 1:
         found.append("One seed: differences between arms have no error bar. Pass --seeds 5 for one.")
     elif 0 < seeds < FEW:
         found.append(f"{seeds} seeds: the intervals are wide, and a claim about quality needs {FEW}.")
@@ -142,7 +224,7 @@ def caveats_of(results: Results, estimate: Estimate | None) -> tuple[str, ...]:
     untrained = [arm.name for arm in arms if arm.done and all(seed.best_step == 0 for seed in arm.done)]
     if untrained:
         found.append(
-            f"Training did not raise the validation AUC of {', '.join(untrained)}: the weights kept are those before "
+            f"Training did not raise the validation score of {', '.join(untrained)}: the weights kept are those before "
             "it. Train longer (--steps), or at other learning rates."
         )
     if estimate is not None:

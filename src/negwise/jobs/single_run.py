@@ -2,28 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, fields, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
+from torch import Tensor, nn
 
 from negwise.datasets import EMBEDDED, Source, TaskData
 from negwise.errors import InputError
 from negwise.jobs.arms import check_ceiling, parse_arm
-from negwise.jobs.presets import default_model
-from negwise.models import PAPER
-from negwise.protocols import Rule, Sampler
+from negwise.protocols import Rule
 from negwise.records import CONFIG, JOB, RunConfig, RunResult, decode, encode, read_record
 from negwise.requests import TrainRequest, identity_of
-from negwise.samplers import Given, Hardest
+from negwise.requests.training_requests import parse_samplers
 from negwise.schedule import check_rule, parse_rule
-from negwise.schedule.typed_rules import needs_data
-from negwise.tasks import Task, load_data, make_model, make_task, max_negatives, query_candidates
+from negwise.schedule.typed_rules import DEFAULT_RULE, needs_data
+from negwise.tasks import Task, load_data, make_model, make_task, max_negatives, query_candidates, with_recipe
+from negwise.tasks.recipes import rate_schedule, resolve_device
 from negwise.training import Display, EpochOrder, Settings, ShouldStop, fit, load_weights
 
 OUT = "negwise-train"
@@ -60,20 +60,20 @@ def train_run(
     ``source`` is the data where it was read already. A K that no row can have is refused, unless ``any_k``: then a row
     that has fewer negatives gives all it has. ``should_stop``, ``until`` and ``show``: see `negwise.training.fit`.
     """
-    check_rule(request.k)  # before the data is read
-    arm = None if needs_data(request.k) else parse_arm(request.k)
+    if request.k is not None:
+        check_rule(request.k)  # before the data is read
     folder = Path(request.out or OUT)
     if (folder / JOB).exists():
         raise InputError(
             f"{folder}: the folder of a job (it has {JOB}), whose runs are inside. Choose another with --out."
         )
-    if request.model is None:
-        request = replace(request, model=default_model(request))
-    assert request.model is not None
+    request = with_recipe(_as_begun(request, folder))
     task = make_task(request, source)
-    if arm is not None and not any_k:
-        batch_size = request.batch_size or PAPER[request.model].batch_size
-        check_ceiling(arm, max_negatives(task.data, request.negatives, request.pool, batch_size))
+    rule = request.k or default_k(request.negatives)
+    request = replace(request, k=rule)
+    if not needs_data(rule) and not any_k:
+        most = max_negatives(task.data, request.negatives, request.pool, request.batch_size)
+        check_ceiling(parse_arm(rule), most)
     return TrainResult(folder, fit_task(request, task, folder, should_stop=should_stop, until=until, show=show))
 
 
@@ -82,29 +82,25 @@ def fit_task(
     task: Task,
     out: str | Path,
     *,
+    rule: Rule | None = None,
     should_stop: ShouldStop | None = None,
     until: int | None = None,
     show: bool | Display = True,
 ) -> RunResult:
-    """`train_run` with a task that is made."""
-    assert request.model is not None
-    paper = PAPER[request.model]
-    batch_size = request.batch_size or paper.batch_size
-    steps = request.steps
-    if steps is None:
-        epochs = request.epochs or paper.epochs
-        steps = epochs * EpochOrder(len(task.examples), batch_size, request.seed).steps_per_epoch
-    rate = request.learning_rate or paper.learning_rate
+    """`train_run` with a task that is made; ``rule`` goes before that of ``request.k``."""
+    request = with_recipe(request)
+    assert request.batch_size is not None and request.metric is not None and request.precision is not None
+    steps = steps_of(request, task)
     return fit(
         out,
         task.model,
         task.examples,
         n_items=task.data.n_items,
         sampler=task.sampler,
-        rule=make_rule(request, task),
+        rule=rule or make_rule(request, task),
         settings=Settings(
             steps=steps,
-            batch_size=batch_size,
+            batch_size=request.batch_size,
             seed=request.seed,
             eval_every=request.eval_every,
             log_every=max(1, steps // 1000),
@@ -117,7 +113,8 @@ def fit_task(
         loss=task.loss,
         splits=task.splits,
         metric=request.metric,
-        optimizer=lambda parameters: torch.optim.Adam(parameters, lr=rate, fused=_on_gpu(request.device)),
+        optimizer=partial(make_optimizer, request),
+        lr_scale=rate_schedule(request.warmup or 0, request.decay or 0.0, steps),
         mask_items=task.mask_items,
         config={"run": identity_of(request), "split": task.data.split},
         data_digest=task.data.digest,
@@ -129,31 +126,66 @@ def fit_task(
     )
 
 
+def steps_of(request: TrainRequest, task: Task) -> int:
+    """Steps of a request with its recipe: as typed, or so many epochs."""
+    if request.steps is not None:
+        return request.steps
+    assert request.epochs is not None and request.batch_size is not None
+    return request.epochs * EpochOrder(len(task.examples), request.batch_size, request.seed).steps_per_epoch
+
+
+def make_optimizer(request: TrainRequest, parameters: Iterable[nn.Parameter]) -> torch.optim.Optimizer:
+    """Adam, or AdamW where there is weight decay. On a GPU one kernel updates all weights."""
+    assert request.learning_rate is not None
+    fused = True if resolve_device(request.device) == "cuda" else None
+    if request.weight_decay:
+        return torch.optim.AdamW(parameters, request.learning_rate, weight_decay=request.weight_decay, fused=fused)
+    return torch.optim.Adam(parameters, lr=request.learning_rate, fused=fused)
+
+
 def make_rule(request: TrainRequest, task: Task) -> Rule:
     """The rule of ``request.k``; ``metric`` and ``online`` learn the number of candidates and the most negatives."""
-    if not needs_data(request.k):
-        return parse_rule(request.k)
-    if request.k.strip().lower().startswith("online"):
-        _check_online(task.sampler)
-    assert request.model is not None
-    batch_size = request.batch_size or PAPER[request.model].batch_size
-    most = max_negatives(task.data, request.negatives, request.pool, batch_size)
-    return parse_rule(request.k, metric=request.metric, candidates=query_candidates(task.data), max_k=most)
+    text = request.k or default_k(request.negatives)
+    if not needs_data(text):
+        return parse_rule(text)
+    if text.strip().lower().startswith("online") and (chosen := _chosen_negatives(request.negatives)):
+        raise InputError(
+            f"k: got online, but {chosen} negatives are not drawn at random, so their wins do not tell how far K "
+            "should go. Type a number, as --k 100, or other --negatives, as uniform."
+        )
+    most = max_negatives(task.data, request.negatives, request.pool, request.batch_size)
+    return parse_rule(
+        text,
+        metric=request.metric or "auc",
+        candidates=query_candidates(task.data),
+        max_k=min(most, request.max_k or most),
+    )
 
 
-def _check_online(sampler: Sampler) -> None:
-    """Refuse a sampler whose negatives say nothing of how the model ranks random ones."""
-    for one in (sampler, *getattr(sampler, "parts", ())):
-        if isinstance(one, Given | Hardest):
-            raise InputError(
-                f"k: got online, but {type(one).__name__.lower()} negatives are not drawn at random, so their wins do "
-                "not tell how far K should go. Type a number, as --k 100, or other --negatives, as uniform."
-            )
+def default_k(negatives: str | None) -> str:
+    """The rule where none is typed; the paper's 4 where negatives are chosen rather than drawn."""
+    return DEFAULT_RULE if _chosen_negatives(negatives) is None else "4"
 
 
-def _on_gpu(device: str) -> bool | None:
-    """Whether a run takes place on a GPU, where one kernel updates all weights; None leaves it to torch."""
-    return True if device != "cpu" and torch.cuda.is_available() else None
+def _chosen_negatives(negatives: str | None) -> str | None:
+    """The name of a sampler whose negatives say nothing of how the model ranks random ones, if one is asked for."""
+    names = [spec.name for spec in parse_samplers(negatives)] if negatives else []
+    return next((name for name in names if name in ("given", "hardest")), None)
+
+
+def _as_begun(request: TrainRequest, folder: Path) -> TrainRequest:
+    """``request`` with what the run in ``folder``, if there is one, began with, wherever it says nothing itself.
+
+    So a run may resume on another device, whose recipe may differ.
+    """
+    if not (folder / CONFIG).exists():
+        return request
+    began = decode(TrainRequest, read_record(RunConfig, folder / CONFIG).run, str(folder / CONFIG))
+    left = [one.name for one in fields(TrainRequest) if getattr(request, one.name) is None and one.name != "out"]
+    if request.steps is not None or request.epochs is not None:
+        left = [name for name in left if name not in ("steps", "epochs")]
+    settings = {**began.settings, **request.settings} if request.recipe == began.recipe else request.settings
+    return replace(request, settings=settings, **{name: getattr(began, name) for name in left})
 
 
 @dataclass(frozen=True, eq=False)

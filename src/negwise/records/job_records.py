@@ -16,14 +16,18 @@ State = Literal["done", "failed", "waiting"]
 class StepTimes:
     """Seconds of a training step and of an evaluation on this machine.
 
-    ``pilot_step`` is a step with K = 1, ``pilot_evaluation`` an evaluation of both splits, as a pilot has them. With
-    texts a step with K = 1 encodes fewer of them, and takes half the time of one with K = 20.
+    ``step`` has K = ``k``. ``pilot_step`` has K = 1, and ``pilot_evaluation`` is one of both splits, as a pilot has
+    them. ``epoch`` is the number of steps in an epoch. ``max_k`` is the largest K that fits into memory, where ``k``
+    had to be lowered for it.
     """
 
     step: float
     evaluation: float
     pilot_step: float
     pilot_evaluation: float
+    k: float = 20.0
+    epoch: int = 0
+    max_k: int | None = None
 
 
 @dataclass(frozen=True)

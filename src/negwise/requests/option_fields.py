@@ -58,6 +58,12 @@ def check_count(name: str, value: int | None, least: int = 1) -> None:
         raise InputError(f"{name}: got {value!r}, expected a whole number, {least} or more.")
 
 
+def check_share(name: str, value: float | None) -> None:
+    """A number from 0 to 1, or None."""
+    if value is not None and (isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= 1):
+        raise InputError(f"{name}: got {value!r}, expected a number from 0 to 1.")
+
+
 def check_choice(name: str, value: str | None, choices: tuple[str, ...]) -> None:
     """One of ``choices``, or None."""
     if value is not None and value not in choices:

@@ -13,6 +13,7 @@ from negwise.requests.option_fields import (
     check_choice,
     check_count,
     check_rates,
+    check_share,
     option,
     parse_columns,
     parse_rates,
@@ -24,6 +25,7 @@ SAMPLERS: Mapping[str, tuple[str, ...]] = {
     "uniform": (),
     "popularity": ("alpha",),
     "in-batch": (),
+    "batch-first": (),
     "queue": ("capacity",),
     "impression": (),
     "given": (),
@@ -59,54 +61,72 @@ TASK_OF = {
 MODEL_NAMES = tuple(TASK_OF)
 PRECISIONS = ("32-true", "bf16-mixed", "64-true")
 DEVICES = ("auto", "cpu", "cuda")
+RECIPES = ("tuned", "paper")
 POOL = 512
+METHODS = ("paper",)
 SCHEDULES = ("fixed", "warm", "ans")
 _DATA = "A file, a folder, or an embedded default: docs, clicks."
 _COLUMN = "Which column plays a role, as user=customer; repeatable."
 _SKIP_BAD = "Skip up to this many bad rows of the data, and report each."
 _SPLIT = "How to hold out data: time, last, user, random or folders."
 _QUERIES = "Evaluate on at most this many queries."
-_POOL = "Texts that a step encodes as candidates, whatever K is."
+_POOL = "Draw negatives from this many texts a step, whatever K is; alone, it means --negatives pool."
 _NEGATIVES = f"Where negatives come from: {', '.join(SAMPLERS)}, or a mix."
 _LOSS = f"One of {', '.join(LOSSES)}; with options as gbce:t=0.75."
 _BATCH_SIZE = "Examples in a batch."
+_K = "A number, all, ans:PEAK, warm:PEAK, metric (K for --metric), online or online:RELIABILITY."
+_RECIPE = "tuned: what we would use on this machine; paper: the paper's settings."
+_MAX_K = "The most negatives that metric, online and all may come to."
+_SEED = "Seed of weights, order, negatives and dropout."
+_METRIC = f"The metric that counts: {_METRICS}. It sets K, and the weights that are best on it are kept."
 _PRECISION = "32-true, bf16-mixed or 64-true."
-_BY_DATA, _BY_MODEL, _PAPER = "by the data", "by the model", "the paper's"
+_BY_DATA, _BY_RECIPE = "by the data", "by the recipe"
 _UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 
 
 @dataclass(frozen=True, kw_only=True)
 class TrainRequest:
-    """One run. None means the paper's value for the model.
+    """One run. None means the value of the recipe (`negwise.tasks.recipes`).
 
-    ``k`` is a number, ``ans:20``, ``warm:20``, ``metric`` or ``online:0.3``. ``title_words``, ``body_words`` and
-    ``history`` say how much of a text and of a user the model sees; ``settings`` are arguments of the model, as
+    ``k`` is a number, ``all``, ``ans:20``, ``warm:20``, ``metric`` or ``online:0.3``. ``title_words``, ``body_words``
+    and ``history`` say how much of a text and of a user the model sees; ``settings`` are arguments of the model, as
     ``{"hidden": 128}``, and ``world`` those of the simulated clicks. With ``folds``, users or groups are dealt into
-    that many parts, and the test split is part ``seed`` modulo ``folds``. Without ``evaluate_training`` there is no
-    training AUC, which only an estimate needs.
+    that many parts, and the test split is part ``seed`` modulo ``folds``. ``evaluate_training`` gives a training AUC,
+    which only an estimate needs; None does so with K = 1.
     """
 
     data: str = option(help=_DATA)
     out: str | None = option(None, help="The run's folder; the same command resumes it.", identity=False)
     model: str | None = option(None, help=f"{', '.join(MODEL_NAMES[:-1])} or {MODEL_NAMES[-1]}.", show_default=_BY_DATA)
-    k: str = option("4", help="A number, ans:PEAK, warm:PEAK, metric (K for --metric), online or online:RELIABILITY.")
+    k: str | None = option(None, help=_K, show_default="online")
+    recipe: str = option("tuned", help=_RECIPE)
     negatives: str | None = option(None, help=_NEGATIVES, show_default=_BY_DATA)
     loss: str = option("info-nce", help=_LOSS)
     correct: bool = option(False, flag="--correct", help="Correct InfoNCE by the sampler's probabilities (logQ).")
-    metric: str = option("auc", help=f"Keep the weights that are best on this: {_METRICS}.")
-    epochs: int | None = option(None, help="Passes over the data.", show_default=_PAPER)
+    metric: str | None = option(
+        None, help=f"Keep the weights that are best on this: {_METRICS}.", show_default=_BY_RECIPE
+    )
+    epochs: int | None = option(None, help="Passes over the data.", show_default=_BY_RECIPE)
     steps: int | None = option(None, help="Updates, instead of epochs.")
-    batch_size: int | None = option(None, help=_BATCH_SIZE, show_default=_PAPER)
-    learning_rate: float | None = option(None, help="Learning rate of Adam.", show_default=_PAPER)
-    seed: int = option(0, help="Seed of weights, order, negatives and dropout.")
+    batch_size: int | None = option(None, help=_BATCH_SIZE, show_default=_BY_RECIPE)
+    learning_rate: float | None = option(None, help="Learning rate of Adam, at its highest.", show_default=_BY_RECIPE)
+    warmup: int | None = option(
+        None, help="Steps over which the learning rate rises; at most a tenth.", show_default=_BY_RECIPE
+    )
+    decay: float | None = option(
+        None, help="The last share of the steps, over which the learning rate falls to 0.", show_default=_BY_RECIPE
+    )
+    weight_decay: float | None = option(None, help="Weight decay of AdamW.", show_default=_BY_RECIPE)
+    max_k: int | None = option(None, help=_MAX_K, show_default="as many as there are")
+    seed: int = option(0, help=_SEED)
     split: str | None = option(None, help=_SPLIT, show_default=_BY_DATA)
     folds: int | None = option(
         None, help="Folds of users or groups; the seed picks the test fold.", on_command_line=False
     )
-    pool: int = option(POOL, help=_POOL)
-    title_words: int = option(30, help="Words of a title that the model sees.")
-    body_words: int = option(100, help="Words of a body that the model sees.")
-    history: int | None = option(None, help="Items of a user that the model sees.", show_default=_PAPER)
+    pool: int | None = option(None, help=_POOL, show_default="as many as K needs")
+    title_words: int | None = option(None, help="Words of a title that the model sees.", show_default=_BY_RECIPE)
+    body_words: int | None = option(None, help="Words of a body that the model sees.", show_default=_BY_RECIPE)
+    history: int | None = option(None, help="Items of a user that the model sees.", show_default=_BY_RECIPE)
     settings: dict[str, Any] = option(
         default_factory=dict, flag="--setting", parse=parse_settings, repeatable=True,
         help="An argument of the model, as dropout=0.1; repeatable.",
@@ -116,24 +136,41 @@ class TrainRequest:
     )
     vectors: str | None = option(None, help="Word vectors in GloVe's format.")
     queries: int | None = option(None, help=_QUERIES, show_default="all")
-    evaluate_training: bool = option(True, help="Evaluate on training queries too.", on_command_line=False)
+    evaluate_training: bool | None = option(
+        None, help="Evaluate on training queries too.", show_default="only with K = 1", on_command_line=False
+    )
     eval_every: int | None = option(None, help="Steps between evaluations.", show_default="20 evaluations")
     columns: dict[str, str] = option(
         default_factory=dict, flag="--column", parse=parse_columns, repeatable=True, help=_COLUMN
     )
     skip_bad: int = option(0, help=_SKIP_BAD)
-    precision: str = option("32-true", help=_PRECISION)
+    precision: str | None = option(None, help=_PRECISION, show_default=_BY_RECIPE)
     device: str = option("auto", help="auto, cpu or cuda.", identity=False)
     threads: int | None = option(None, help="CPU threads.", on_command_line=False, identity=False)
     tensorboard: bool = option(False, help="Log to TensorBoard too.", flag="--tensorboard", identity=False)
 
     def __post_init__(self) -> None:
-        for name in ("steps", "epochs", "batch_size", "pool", "title_words", "body_words", "history", "eval_every"):
+        for name in (
+            "steps",
+            "epochs",
+            "batch_size",
+            "pool",
+            "title_words",
+            "body_words",
+            "history",
+            "eval_every",
+            "max_k",
+        ):
             check_count(name, getattr(self, name))
         _check_shared(self)
         check_count("seed", self.seed, 0)
         check_count("queries", self.queries, 2)
-        check_metric(self.metric)
+        check_choice("recipe", self.recipe, RECIPES)
+        check_count("warmup", self.warmup, 0)
+        check_share("decay", self.decay)
+        check_share("weight_decay", self.weight_decay)
+        if self.metric is not None:
+            check_metric(self.metric)
         if self.steps is not None and self.epochs is not None:
             raise InputError(f"steps={self.steps} and epochs={self.epochs}: got both, expected one of them.")
         if self.learning_rate is not None:
@@ -142,36 +179,58 @@ class TrainRequest:
 
 @dataclass(frozen=True, kw_only=True)
 class RunRequest:
-    """The main job. None means what the preset for the data says."""
+    """The main job: one run with the whole budget, K set while it trains. None means the value of the recipe.
+
+    With ``method="paper"`` it is the paper's way: a pilot with K = 1, K* from its curves, ``schedule`` up to K*, and
+    other K to ``compare`` with.
+    """
 
     data: str = option("docs", help=_DATA)
     out: str = option("negwise-run", help="The job's folder; the same command resumes it.", identity=False)
     model: str | None = option(None, help="One of `train --model`.", show_default=_BY_DATA)
-    schedule: str = option("fixed", help="fixed, warm or ans, up to K*; or a rule such as warm:20.")
+    k: str | None = option(None, help=_K, show_default="online")
+    metric: str | None = option(None, help=_METRIC, show_default=_BY_DATA)
     budget: str | None = option(None, help="Time for all of it: 90s, 10m, 2h.")
     steps: int | None = option(None, help="Updates of each run.", show_default="by the budget, or 1000")
-    seeds: int = option(1, help="Runs of each arm; 5 give error bars worth the name.")
+    seed: int = option(0, help=_SEED)
+    seeds: int = option(1, help="Runs, each with the next seed and the whole budget; 5 give error bars worth the name.")
     jobs: int | None = option(None, help="Runs side by side.", show_default="cores, or 1 on a GPU", identity=False)
-    compare: bool = option(True, help="Also train K = 1, fixed K* and, if that is more, K = 100.")
-    lam: float = option(0.9, help="Lambda: weight of good and bad samples against easy ones, 0.5 to 1.")
+    method: str | None = option(
+        None, help="paper: a pilot with K = 1, K* from its curves, training with K*.", show_default="one run"
+    )
+    schedule: str | None = option(
+        None, help="With --method paper: fixed, warm or ans, up to K*; or a rule as warm:20.", show_default="fixed"
+    )
+    compare: bool = option(True, help="With --method paper: also train K = 1, K* and, if that is more, K = 100.")
+    lam: float = option(0.9, help="With --method paper: weight of good and bad samples against easy ones, 0.5 to 1.")
     negatives: str | None = option(None, help=_NEGATIVES, show_default=_BY_DATA)
     loss: str = option("info-nce", help=_LOSS)
-    batch_size: int | None = option(None, help=_BATCH_SIZE, show_default=_BY_MODEL)
+    batch_size: int | None = option(None, help=_BATCH_SIZE, show_default=_BY_RECIPE)
     learning_rate: float | None = option(
-        None, help="Base learning rate; a third and three times this value are tried too.", show_default=_BY_MODEL
+        None,
+        help="Learning rate; with --method paper a third and three times this value are tried too.",
+        show_default=_BY_RECIPE,
     )
     split: str | None = option(None, help=_SPLIT, show_default=_BY_DATA)
-    pool: int | None = option(None, help=_POOL, show_default=str(POOL))
+    pool: int | None = option(None, help=_POOL, show_default="as many as K needs")
     queries: int | None = option(None, help=_QUERIES, show_default="all")
     columns: dict[str, str] = option(
         default_factory=dict, flag="--column", parse=parse_columns, repeatable=True, help=_COLUMN
     )
     skip_bad: int = option(0, help=_SKIP_BAD)
-    precision: str | None = option(None, help=_PRECISION, show_default=_BY_MODEL)
+    precision: str | None = option(None, help=_PRECISION, show_default=_BY_RECIPE)
     device: str = option("auto", help="auto, cpu or cuda.")
 
     def __post_init__(self) -> None:
         _check_job(self)
+        check_choice("method", self.method, METHODS)
+        check_count("seed", self.seed, 0)
+        if self.metric is not None:
+            check_metric(self.metric)
+        if self.method is None and self.schedule is not None:
+            raise InputError(f"schedule: got {self.schedule!r}, which belongs to --method paper. Type --k instead.")
+        if self.method == "paper" and self.k is not None:
+            raise InputError(f"k: got {self.k!r}, but with --method paper the pilot sets K. Type --schedule instead.")
         if not 0.5 <= self.lam <= 1:
             raise InputError(f"lam: got {self.lam:g}, expected a weight from 0.5 to 1.")
         if self.budget is not None:
@@ -193,18 +252,18 @@ class SweepRequest:
     jobs: int | None = option(None, help="Runs side by side.", show_default="cores, or 1 on a GPU", identity=False)
     negatives: str | None = option(None, help=_NEGATIVES, show_default=_BY_DATA)
     loss: str = option("info-nce", help=_LOSS)
-    batch_size: int | None = option(None, help=_BATCH_SIZE, show_default=_BY_MODEL)
+    batch_size: int | None = option(None, help=_BATCH_SIZE, show_default=_BY_RECIPE)
     learning_rate: tuple[float, ...] | None = option(
-        None, parse=parse_rates, show_default=_BY_MODEL, help="Of several, with commas, each K keeps its best."
+        None, parse=parse_rates, show_default=_BY_RECIPE, help="Of several, with commas, each K keeps its best."
     )
     split: str | None = option(None, help=_SPLIT, show_default=_BY_DATA)
-    pool: int | None = option(None, help=_POOL, show_default=str(POOL))
+    pool: int | None = option(None, help=_POOL, show_default="as many as K needs")
     queries: int | None = option(None, help=_QUERIES, show_default="all")
     columns: dict[str, str] = option(
         default_factory=dict, flag="--column", parse=parse_columns, repeatable=True, help=_COLUMN
     )
     skip_bad: int = option(0, help=_SKIP_BAD)
-    precision: str | None = option(None, help=_PRECISION, show_default=_BY_MODEL)
+    precision: str | None = option(None, help=_PRECISION, show_default=_BY_RECIPE)
     device: str = option("auto", help="auto, cpu or cuda.")
 
     def __post_init__(self) -> None:

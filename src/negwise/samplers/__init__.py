@@ -6,6 +6,7 @@ sampler        draws                                               replacement  
 `Uniform`      ids of the catalogue, uniformly                     with            exact
 `Popularity`   ids of the catalogue, by their count to a power     with            exact
 `InBatch`      the other rows' positives                           without         given the batch
+`BatchFirst`   the other rows' positives, then the catalogue       without         none
 `Queue`        past ids and vectors, first in, first out           without         given the queue
 `Impression`   ids that were shown and not clicked                 without         exact
 `Given`        the row's own list, in order                        -               none
@@ -35,7 +36,7 @@ from negwise.samplers.exclusions import Exclusions
 from negwise.samplers.given import Given, GivenFirst
 from negwise.samplers.hardest import Hardest
 from negwise.samplers.impression import Impression
-from negwise.samplers.in_batch import InBatch
+from negwise.samplers.in_batch import BatchFirst, InBatch
 from negwise.samplers.lists import Lists
 from negwise.samplers.mixture import Mixture
 from negwise.samplers.pool import Pool
@@ -43,6 +44,7 @@ from negwise.samplers.queue import Queue
 from negwise.samplers.uniform_popularity import Popularity, Uniform
 
 __all__ = [
+    "BatchFirst",
     "Exclusions",
     "Given",
     "GivenFirst",

@@ -60,11 +60,19 @@ class DrawRequest:
 
 
 def draw_part(
-    part: Sampler, positives: Tensor, k: float, key: Key, owner: Tensor | None, query: Query | None
+    part: Sampler,
+    positives: Tensor,
+    k: float,
+    key: Key,
+    *,
+    owner: Tensor | None,
+    query: Query | None,
+    batch: Tensor | None = None,
 ) -> Negatives:
-    """What ``part`` of another sampler draws. It gets the ``query`` if it takes one."""
-    more: dict[str, Any] = {"query": query} if "query" in inspect.signature(part).parameters else {}
-    return part(positives, k, key, owner=owner, **more)
+    """What ``part`` of another sampler draws. It gets the ``query`` and the ``batch`` if it takes them."""
+    takes = inspect.signature(part).parameters
+    more: dict[str, Any] = {"query": query, "batch": batch}
+    return part(positives, k, key, owner=owner, **{name: value for name, value in more.items() if name in takes})
 
 
 def check_on_shortage(on_shortage: str) -> None:

@@ -90,13 +90,20 @@ class GivenFirst:
         return OnDevice(self.lists)
 
     def __call__(
-        self, positives: Tensor, k: float, key: Key, *, owner: Tensor | None = None, query: Query | None = None
+        self,
+        positives: Tensor,
+        k: float,
+        key: Key,
+        *,
+        owner: Tensor | None = None,
+        query: Query | None = None,
+        batch: Tensor | None = None,
     ) -> Negatives:
         request = DrawRequest.of(positives, k, key)
         owners = check_owner(owner, len(self.lists), request.positives)
         own = CandidateLists.of(self._lists(positives.device), Exclusions.none(1), request.positives, owners)
         given = torch.minimum(request.wanted, own.available)
-        drawn = draw_part(self.fill, positives, k, key, owner, query)
+        drawn = draw_part(self.fill, positives, k, key, owner=owner, query=query, batch=batch)
         slot = torch.arange(request.width, device=positives.device)
         is_given = slot < given[:, None]
         # Slot j of a row with g given negatives takes the fill's slot j - g.

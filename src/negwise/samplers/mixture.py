@@ -60,7 +60,7 @@ class Mixture:
     ) -> Negatives:
         request = DrawRequest.of(positives, k, key)
         # The same key gives every part the same counts, so a part's mask shows which of the wanted slots it fills.
-        drawn = [draw_part(part, positives, k, key, owner, query) for part in self.parts]
+        drawn = [draw_part(part, positives, k, key, owner=owner, query=query) for part in self.parts]
         able = torch.stack([one.mask for one in drawn], -1)  # (B, K, parts)
         weights = torch.tensor(self.weights, dtype=torch.float64, device=positives.device)
         share = able * weights

@@ -85,17 +85,19 @@ class SharedCandidates:
         return Negatives(ids, mask, log_q, self.removed, self.ids, place)
 
 
-def draw_ranks(sizes: Tensor, filled: Tensor, request: DrawRequest, impl: str = "auto") -> Tensor:
+def draw_ranks(
+    sizes: Tensor, filled: Tensor, request: DrawRequest, impl: str = "auto", stream: Stream = Stream.ITEM
+) -> Tensor:
     """For each row ``filled[b]`` of the numbers 0..sizes[b] - 1, without replacement, then zeros: (B, K)."""
     if resolve_impl(impl, sizes.device) == "torch":
-        return shuffle_ranks(sizes, filled, request)
+        return shuffle_ranks(sizes, filled, request, stream)
     out = torch.empty(len(sizes), request.width, dtype=torch.int64)
     load_compiled().shuffle_rows(
         out.numpy(),
         request.key.rows(len(sizes)).numpy(),
         np.uint64(request.key.seed),
         int(request.key.step),
-        int(Stream.ITEM),
+        int(stream),
         sizes.numpy(),
         filled.numpy(),
         int(sizes.max()) if len(sizes) else 0,
@@ -103,10 +105,10 @@ def draw_ranks(sizes: Tensor, filled: Tensor, request: DrawRequest, impl: str = 
     return out
 
 
-def shuffle_ranks(sizes: Tensor, filled: Tensor, request: DrawRequest) -> Tensor:
+def shuffle_ranks(sizes: Tensor, filled: Tensor, request: DrawRequest, stream: Stream = Stream.ITEM) -> Tensor:
     """`draw_ranks` in plain torch, on all rows of a chunk at once."""
     size = int(sizes.max()) if len(sizes) else 0
-    hi, lo = slot_words(request.key, request.width, Stream.ITEM)
+    hi, lo = slot_words(request.key, request.width, stream)
     out = torch.zeros_like(hi)
     chunk = max(1, CHUNK_SIZE // max(size, 1))
     for first in range(0, len(sizes) if size else 0, chunk):

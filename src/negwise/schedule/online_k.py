@@ -71,6 +71,11 @@ class OnlineK:
             return self.reliability
         return AUC_RELIABILITY if is_deep(self.metric) else TOP_N_RELIABILITY
 
+    @property
+    def known_bound(self) -> float:
+        """The largest K that this rule may come to, as far as it is known before training."""
+        return self._bounded(math.inf, None)[0]
+
     def init(self) -> State:
         sums = dict.fromkeys(("rows", "hits", "log_k", "wins", "pairs"), 0.0)
         return {**sums, "validation_k": None, "bucket": None, "asked": None, "reason": None}

@@ -6,6 +6,7 @@ from negwise.errors import require
 
 require("torch", extra="train")
 
+from negwise.tasks.recipes import resolve_device, with_recipe
 from negwise.tasks.sampler_choice import make_sampler, max_negatives
 from negwise.tasks.task import (
     Task,
@@ -34,5 +35,7 @@ __all__ = [
     "max_negatives",
     "model_content",
     "query_candidates",
+    "resolve_device",
     "tokenize",
+    "with_recipe",
 ]

@@ -5,8 +5,10 @@ kind of data   by default            also
 =============  ====================  ===========================================================
 impressions    impression            uniform, popularity, in-batch, queue, hardest, a mix
 sequences      uniform               popularity, in-batch, queue, hardest, a mix
-pairs          given first, pool     uniform, popularity, in-batch, queue, given, hardest, a mix
+pairs          batch-first           pool, uniform, popularity, in-batch, queue, given, hardest, a mix
 =============  ====================  ===========================================================
+
+Negatives that came with text pairs are used before any of these, unless "given" is asked for: then they alone.
 """
 
 from __future__ import annotations
@@ -27,6 +29,7 @@ from negwise.metrics.model_ranking import DistinctIds
 from negwise.protocols import Query, Sampler
 from negwise.requests.training_requests import POOL, Spec, parse_samplers
 from negwise.samplers import (
+    BatchFirst,
     Exclusions,
     Given,
     GivenFirst,
@@ -41,38 +44,41 @@ from negwise.samplers import (
     Uniform,
 )
 
-DEFAULTS = {"impressions": "impression", "sequences": "uniform", "pairs": "pool"}
+DEFAULTS = {"impressions": "impression", "sequences": "uniform", "pairs": "batch-first"}
 """The usual sampler of each kind of data."""
 EVERY_KIND = tuple(DEFAULTS)
 QUEUE_CAPACITY = 4096
 HARDEST_CANDIDATES = 100
 
 
-def make_sampler(data: TaskData, model: Any, text: str | None = None, pool: int = POOL) -> Sampler:
+def make_sampler(data: TaskData, model: Any, text: str | None = None, pool: int | None = None) -> Sampler:
     """The sampler ``text`` for ``data``, as ``"queue:4096"`` or ``"0.5*uniform+0.5*popularity"``.
 
-    None is the usual one: what was shown and not clicked; the catalogue; other texts of the training split, of which
-    ``pool`` are encoded a step. Negatives that came with text pairs are used first, unless ``text`` is "given": then
-    they alone. ``model`` scores candidates for "hardest".
+    None is the usual one: what was shown and not clicked; the catalogue; for texts those of the other rows, then others
+    of the training split, or where ``pool`` is given so many of them a step, drawn at random. Negatives that came with
+    text pairs are used first, unless ``text`` is "given": then they alone. ``model`` scores candidates for "hardest".
     """
-    parts = _Ingredients(data, model, pool)
-    specs = _fitting_specs(data, text)
+    parts = _Ingredients(data, model, pool or POOL)
+    specs = _fitting_specs(data, text, pool)
     samplers = [CHOICES[spec.name].make(parts, spec) for spec in specs]
     sampler = samplers[0] if len(samplers) == 1 else Mixture(samplers, [spec.weight for spec in specs])
     return GivenFirst(parts.given, sampler) if _takes_given_first(parts, specs) else sampler
 
 
-def max_negatives(data: TaskData, text: str | None = None, pool: int = POOL, batch_size: int | None = None) -> int:
+def max_negatives(
+    data: TaskData, text: str | None = None, pool: int | None = None, batch_size: int | None = None
+) -> int:
     """The largest number of negatives that any row can get."""
-    parts = _Ingredients(data, None, pool, batch_size)
-    specs = _fitting_specs(data, text)
+    parts = _Ingredients(data, None, pool or POOL, batch_size)
+    specs = _fitting_specs(data, text, pool)
     drawn = max(CHOICES[spec.name].limit(parts, spec) for spec in specs)
     first = parts.longest_list if _takes_given_first(parts, specs) else 0
     return min(parts.largest_catalogue, drawn + first)
 
 
-def _fitting_specs(data: TaskData, text: str | None) -> tuple[Spec, ...]:
-    specs = parse_samplers(text or DEFAULTS[data.name])
+def _fitting_specs(data: TaskData, text: str | None, pool: int | None) -> tuple[Spec, ...]:
+    usual = "pool" if pool is not None and data.name == "pairs" else DEFAULTS[data.name]
+    specs = parse_samplers(text or usual)
     fitting = [name for name, choice in CHOICES.items() if data.name in choice.kinds]
     for spec in specs:
         if spec.name not in fitting:
@@ -192,6 +198,11 @@ CHOICES = {
         EVERY_KIND,
         lambda parts, _: InBatch(exclude=parts.exclusions),
         lambda parts, _: parts.others_in_batch,
+    ),
+    "batch-first": _Choice(
+        ("pairs",),
+        lambda parts, _: BatchFirst(parts.n_candidates, exclude=parts.exclusions),
+        lambda parts, _: parts.largest_catalogue,
     ),
     "queue": _Choice(
         EVERY_KIND,

@@ -14,16 +14,17 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from negwise import datasets, metrics
-from negwise.datasets import HISTORY, Examples, SequenceWindows, Source, SplitSizes, TaskData
+from negwise.datasets import Examples, SequenceWindows, Source, SplitSizes, TaskData
 from negwise.errors import InputError
 from negwise.losses import LossWithoutBound, bce, bpr, debiased, decoupled, gbce, info_nce, scores
 from negwise.metrics.model_ranking import EvaluationSplit, FullRanking, ImpressionRanking, rank_positives, subset
 from negwise.models import WordTokenizer, build, load_vectors
-from negwise.models.hyperparameters import BERT4REC_MAX_LENGTH, BODY_WORDS, TITLE_WORDS
+from negwise.models.hyperparameters import BODY_WORDS, TITLE_WORDS
 from negwise.protocols import Draw, Loss, Query, Sampler
 from negwise.requests import TASK_OF, TrainRequest
 from negwise.requests.training_requests import parse_loss
 from negwise.samplers import Given, GivenFirst, Hardest
+from negwise.tasks.recipes import with_recipe
 from negwise.tasks.sampler_choice import make_sampler
 
 SCORE_LOSSES: Mapping[str, Callable[..., LossWithoutBound]] = {
@@ -56,8 +57,9 @@ class Task:
 
 def make_task(request: TrainRequest, source: Source | None = None) -> Task:
     """The task of a request, whose data is read unless ``source`` has it; weights are drawn from the request's seed."""
+    request = with_recipe(request)
     data = load_data(request, source)
-    texts = tokenize(data, title_words=request.title_words, body_words=request.body_words)
+    texts = _tokenized(request, data)
     model = make_model(request, data, texts)
     splits = evaluation_splits(data, request.queries)
     if not request.evaluate_training:
@@ -74,7 +76,9 @@ def make_task(request: TrainRequest, source: Source | None = None) -> Task:
 
 def load_data(request: TrainRequest, source: Source | None = None) -> TaskData:
     """The data as the model of ``request`` needs it."""
-    name = TASK_OF[_model_of(request)]
+    request = with_recipe(request)
+    assert request.model is not None and request.history is not None
+    name = TASK_OF[request.model]
     sizes = SplitSizes()
     if request.folds is not None:
         sizes = SplitSizes(folds=request.folds, fold=request.seed % max(request.folds, 1))
@@ -84,13 +88,12 @@ def load_data(request: TrainRequest, source: Source | None = None) -> TaskData:
                 f"clicks: simulated impressions, but {request.model} learns from {name}. Type --model nrms."
             )
         world = datasets.clicks(**request.world)
-        return world.task(split=request.split or "user", shares=sizes, history=request.history or HISTORY)
+        return world.task(split=request.split or "user", shares=sizes, history=request.history)
     if request.world:
         raise InputError(f"world: got {request.world}, but {request.data} is no simulated world. Leave it out.")
     if source is None:
         source = datasets.read(request.data, columns=request.columns, skip_bad=request.skip_bad)
-    history = request.history or (BERT4REC_MAX_LENGTH if name == "sequences" else HISTORY)
-    return datasets.prepare(source, task=name, split=request.split, shares=sizes, history=history)
+    return datasets.prepare(source, task=name, split=request.split, shares=sizes, history=request.history)
 
 
 @dataclass(frozen=True, eq=False)
@@ -122,6 +125,11 @@ def tokenize(
     return TokenizedTexts(tokenizer, tokens)
 
 
+def _tokenized(request: TrainRequest, data: TaskData) -> TokenizedTexts | None:
+    assert request.title_words is not None and request.body_words is not None
+    return tokenize(data, title_words=request.title_words, body_words=request.body_words)
+
+
 def model_content(data: TaskData, texts: TokenizedTexts | None) -> dict[str, Any]:
     """What models are built from, by the names that they use: token tables, categories and counts."""
     found: dict[str, Any] = {"n_items": data.n_items, "n_users": data.n_users}
@@ -134,8 +142,9 @@ def model_content(data: TaskData, texts: TokenizedTexts | None) -> dict[str, Any
 
 def make_model(request: TrainRequest, data: TaskData, texts: TokenizedTexts | None = None) -> Any:
     """The model, its weights drawn from the request's seed; ``texts`` are those of `tokenize`, made where missing."""
+    request = with_recipe(request)
     assert request.model is not None
-    texts = texts or tokenize(data, title_words=request.title_words, body_words=request.body_words)
+    texts = texts or _tokenized(request, data)
     content = model_content(data, texts)
     if request.vectors is not None:
         if texts is None:
@@ -252,12 +261,6 @@ def _check_correction(request: TrainRequest, sampler: Sampler) -> None:
                 f"correct: corrects by the probabilities of draws, and {type(one).__name__.lower()} has none. "
                 "Type other --negatives, as uniform, popularity, in-batch or queue, or leave --correct out."
             )
-
-
-def _model_of(request: TrainRequest) -> str:
-    if request.model is None:
-        raise InputError("model: got none, expected one of " + ", ".join(TASK_OF) + ".")
-    return request.model
 
 
 @dataclass(frozen=True, eq=False)

@@ -148,7 +148,7 @@ def stateful_samplers(sampler: Sampler) -> list[StatefulSampler]:
 def check_multiprocess(sampler: Sampler) -> None:
     """Refuse a sampler that would draw from the rows of one process alone."""
     for one in nested_samplers(sampler):
-        if distributed.world_size() > 1 and one is not sampler and _takes(one, "batch"):
+        if distributed.world_size() > 1 and _takes(one, "batch") and not _takes(sampler, "batch"):
             inner, outer = type(one).__name__, type(sampler).__name__
             raise InputError(
                 f"{inner} within {outer} would draw from the rows of one process alone. Train in one process, or with "
