@@ -67,9 +67,10 @@ def test_train(pairs, tmp_path):
 
 
 def test_run(pairs, tmp_path):
-    result = nw.run(pairs, out=tmp_path / "job", jobs=1, seeds=1, compare=False, **TINY)
+    result = nw.run(pairs, out=tmp_path / "job", **TINY)
     assert result.folder == tmp_path / "job"
-    assert result.metric == "auc"
+    assert result.metric == "hit@5"
+    assert result.k == 4
     assert result.model.score([0], [0, 1]).shape == (1, 2)
     assert result.to_dict() == json.loads(json.dumps(result.to_dict()))
 

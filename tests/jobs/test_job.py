@@ -11,7 +11,7 @@ import pytest
 
 from negwise.files import lock_folder
 from negwise.jobs.arms import parse_arm
-from negwise.jobs.main_job import _within_budget
+from negwise.jobs.paper_job import _within_budget
 from negwise.jobs.plan import plan_lengths, run_seconds
 from negwise.jobs.preparation import Prepared
 from negwise.jobs.single_run import load
@@ -103,7 +103,7 @@ def twice(negwise, words, struck, second):
 def test_a_job_on_texts_that_is_killed_twice_comes_to_the_same(cache, negwise):
     data = write_pairs(cache / "pairs.jsonl")
     whole, struck = cache / "whole", cache / "struck"
-    beside = ("--jobs", 2, "--pool", 32, "--schedule", "warm")
+    beside = ("--jobs", 2, "--pool", 32, "--method", "paper", "--schedule", "warm")
     code, text, err = negwise(*command(data, whole, *beside))
     assert code == 0, err
     assert twice(negwise, command(data, struck, *beside), struck, signal.SIGKILL)[0] == -signal.SIGKILL
@@ -133,7 +133,7 @@ def test_a_job_on_interactions_that_is_killed_and_stopped_comes_to_the_same(cach
     """The second stroke is Ctrl-C."""
     data = write_interactions(cache / "clicks.csv")
     whole, struck = cache / "whole", cache / "struck"
-    alone = ("--no-compare", "--schedule", "warm:5", "--jobs", 1, "--json")
+    alone = ("--method", "paper", "--no-compare", "--schedule", "warm:5", "--jobs", 1, "--json")
     code, text, err = negwise(*command(data, whole, *alone))
     assert code == 0, err
     assert json.loads(text)["chosen"] == "warm:5"  # one object on standard output, and nothing else
@@ -190,7 +190,7 @@ def test_requests_that_cannot_be_met(cache, negwise):
     empty = cache / "empty.jsonl"
     empty.write_text("")
     assert "empty" in wrong(negwise, "run", "--data", empty, "--out", out)
-    assert "cannot read K" in wrong(negwise, "run", "--data", pairs, "--out", out, "--schedule", "worm:20")
+    assert "cannot read K" in wrong(negwise, "run", "--data", pairs, "--out", out, "--k", "worm:20")
     assert "budget" in wrong(negwise, "run", "--data", pairs, "--out", out, "--budget", "soon")
     assert "seeds" in wrong(negwise, "run", "--data", pairs, "--out", out, "--seeds", 0)
     assert "each once" in wrong(negwise, "sweep", "--data", pairs, "--out", out, "--k", "1,4,1")
@@ -228,10 +228,10 @@ def test_one_user_and_equal_texts_and_one_negative(cache, negwise):
     assert "no positive has a single negative" in wrong(negwise, "run", "--data", equal, *words)
     few = cache / "few.csv"
     few.write_text("user,item,time\n" + "".join(f"u{u},i{u % 2 + i},{i}\n" for u in range(12) for i in range(5)))
-    assert "K = 1 is all" in wrong(negwise, "run", "--data", few, *words)
+    assert "K = 1 is all" in wrong(negwise, "run", "--data", few, "--method", "paper", *words)
 
 
-@pytest.mark.parametrize("words", [("sweep", "--k", "1,100000"), ("run", "--schedule", "warm:100000")])
+@pytest.mark.parametrize("words", [("sweep", "--k", "1,100000"), ("run", "--k", "warm:100000")])
 def test_a_k_beyond_the_catalogue_leaves_the_folder_free(cache, negwise, words):
     pairs = write_pairs(cache / "pairs.jsonl")
     said = wrong(negwise, *words, "--data", pairs, "--device", "cpu", "--out", cache / "out")
@@ -248,7 +248,7 @@ def test_going_on_with_other_jobs_comes_to_the_same_steps(steps, spent):
     roles = (("warm:8", "schedule", True), ("1", "K=1", False), ("8", "fixed K*", True), ("32", "extra", True))
     arms = [parse_arm(*each) for each in roles]
     job = RunRequest(budget="10m", steps=steps)
-    made = [Prepared(None, 1e-3, "hit@5", 99.0, times, lengths, spent, jobs, 1, None) for jobs in (1, 2)]
+    made = [Prepared(None, 1e-3, ("auc", "hit@5"), 99.0, times, lengths, spent, jobs, 1, None) for jobs in (1, 2)]
     one, two = (_within_budget(arms, 3, each, job, pilot) for each in made)
     assert one == two
     kept, length, dropped = two

@@ -58,10 +58,14 @@ def test_negatives_that_are_not_random_do_not_tell_k(pairs, tmp_path, negatives)
         nw.train(pairs, k="online", negatives=negatives, out=tmp_path / "run", **TINY)
 
 
-def test_a_sweep_takes_numbers(pairs, tmp_path):
-    for k in ("online", "metric"):
-        with pytest.raises(InputError, match=f"got {k}, which sets K while it trains.*negwise train --k {k}"):
-            nw.sweep(pairs, k=[k, "4"], out=tmp_path / "sweep", model="siamese-cnn")
+@pytest.mark.slow
+def test_a_sweep_takes_rules_that_set_k_while_they_train(pairs, tmp_path):
+    result = nw.sweep(pairs, k=["online", "all", "4"], out=tmp_path / "sweep", seeds=1, steps=4, batch_size=16)
+    by_name = {arm.name: arm for arm in result.record.arms}
+    assert all(arm.done for arm in by_name.values())
+    assert by_name["online"].k == pytest.approx(4.0)  # nothing is seen before the lag is over
+    assert by_name["all"].k > 50
+    assert "online" in (tmp_path / "sweep" / "report.html").read_text()
 
 
 @pytest.mark.parametrize("kind", ["impressions", "sequences", "pairs"])

@@ -12,7 +12,7 @@ from negwise.draws import Key
 from negwise.errors import InputError
 from negwise.requests import TrainRequest
 from negwise.requests.training_requests import SAMPLERS
-from negwise.samplers import GivenFirst, Impression, Mixture, Pool, Popularity, Queue, Uniform
+from negwise.samplers import BatchFirst, GivenFirst, Impression, Mixture, Popularity, Queue, Uniform
 from negwise.tasks import make_model, make_sampler, max_negatives
 from negwise.tasks.sampler_choice import CHOICES
 
@@ -90,7 +90,7 @@ def test_all_that_may_be_drawn_is_drawn_in_the_end(worlds, models, kind):
     assert seen == set(range(*data.train.candidates)) - excluded
 
 
-USUAL = {"impressions": Impression, "sequences": Uniform, "pairs": Pool, "pairs with negatives": GivenFirst}
+USUAL = {"impressions": Impression, "sequences": Uniform, "pairs": BatchFirst, "pairs with negatives": GivenFirst}
 
 
 @pytest.mark.parametrize("kind", USUAL)
@@ -103,7 +103,8 @@ def test_options_reach_the_sampler(worlds, models):
         return make_sampler(worlds[kind], models[kind], text, **more)
 
     assert (made("queue").capacity, made("queue:64").capacity, made("queue:capacity=32").capacity) == (4096, 64, 32)
-    assert (made(None).size, made("pool", pool=7).size, made("pool:32", pool=7).size) == (512, 7, 32)
+    sizes = [made(None, pool=9).size, made("pool").size, made("pool", pool=7).size, made("pool:32", pool=7).size]
+    assert sizes == [9, 512, 7, 32]
     assert (made("popularity").alpha, made("popularity:0.75").alpha) == (1, 0.75)
     assert (made("hardest").candidates, made("hardest:8").candidates) == (100, 8)
     assert made("hardest:8", pool=7).source.size == 7  # texts are encoded: few of them
@@ -136,7 +137,7 @@ def test_popularity_counts_training_positives(worlds, models):
         ("impressions", "uniform+given", "uniform, popularity, in-batch, queue, impression, hardest"),
         ("sequences", "impression", "uniform, popularity, in-batch, queue, hardest"),
         ("sequences", "pool:32", "uniform, popularity, in-batch, queue, hardest"),
-        ("pairs", "impression", "uniform, popularity, in-batch, queue, given, pool, hardest"),
+        ("pairs", "impression", "uniform, popularity, in-batch, batch-first, queue, given, pool, hardest"),
     ],
 )
 def test_what_does_not_fit_is_refused_with_what_does(worlds, models, kind, text, fitting):

@@ -196,7 +196,6 @@ def test_data_and_model_that_do_not_fit_are_refused(tmp_path, monkeypatch):
         (file, {"model": "siamese-cnn"}, "got the task pairs, but interactions data supports sequences"),
         ("clicks", {"model": "siamese-cnn"}, "simulated impressions, but siamese-cnn learns from pairs. Type --model"),
         (file, {"model": "bert4rec", "world": {"users": 9}}, "is no simulated world. Leave it out"),
-        (file, {"model": None}, "got none, expected one of nrms, naml"),
     ):
         with pytest.raises(InputError, match=said):
             make_task(TrainRequest(data=str(data), **more))

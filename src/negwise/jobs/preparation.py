@@ -22,7 +22,7 @@ from negwise.jobs.worker_pool import ask_worker
 from negwise.records import JOB, JobRecord, Plan, RunLengths, StepTimes, decode, read_record, write_record
 from negwise.requests import TASK_OF, RunRequest, SweepRequest, TrainRequest, identity_of, parse_duration
 from negwise.requests.training_requests import POOL
-from negwise.tasks.recipes import METRICS, resolve_device, with_recipe
+from negwise.tasks.recipes import METRICS, kind_of_data, resolve_device, with_recipe
 from negwise.training import config_changes
 
 TIMED_STEPS, TIMED_K = {"cpu": 8, "cuda": 20}, 20
@@ -93,7 +93,7 @@ def prepare_job(
         log(f"{folder} has this job: resuming what is left of it.")
     else:
         check_writable(folder, "job")
-        training, rate, epochs = _training(request, device, threads)
+        training, rate, epochs = _training(request, report, device, threads)
         times = _time_steps(training, rate, arms[0].rule if one_run else str(TIMED_K), report.key, log, here=one_run)
         typed = getattr(request, "budget", None)
         budget = None if typed is None else parse_duration(typed)
@@ -109,7 +109,7 @@ def prepare_job(
             kind, identity_of(request), report.to_dict(), machine(device), plan, negwise.__version__, versions()
         )
         write_record(folder / JOB, job)
-    training, rate, epochs = _training(request, device, plan.threads)
+    training, rate, epochs = _training(request, report, device, plan.threads)
     training = replace(training, max_k=plan.times.max_k)
     if one_run:
         log(_about_k(arms[0], plan.times))
@@ -160,13 +160,16 @@ def _resume(folder: Path, request: RunRequest | SweepRequest, kind: str, report:
     return found
 
 
-def _training(request: RunRequest | SweepRequest, device: str, threads: int) -> tuple[TrainRequest, float, int]:
+def _training(
+    request: RunRequest | SweepRequest, report: DataReport, device: str, threads: int
+) -> tuple[TrainRequest, float, int]:
     """What every run shares, the base learning rate, and the epochs of the recipe."""
     asked = request.learning_rate
     shared = {name: getattr(request, name) for name in SHARED}
     one_run = isinstance(request, RunRequest) and request.method is None
     shared["metric"] = getattr(request, "metric", None) or (None if one_run else "auc")
-    found = with_recipe(TrainRequest(data=request.data, model=request.model, device=device, threads=threads, **shared))
+    asked_for = TrainRequest(data=request.data, model=request.model, device=device, threads=threads, **shared)
+    found = with_recipe(asked_for, kind_of_data(report))
     rate = found.learning_rate if asked is None else asked[0] if isinstance(asked, tuple) else asked
     assert rate is not None and found.epochs is not None
     return replace(found, learning_rate=None, epochs=None), float(rate), found.epochs

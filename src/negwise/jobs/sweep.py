@@ -15,6 +15,8 @@ from negwise.jobs.preparation import Log, Prepared, prepare_job
 from negwise.jobs.results import JobResult, collect_and_write, write_page
 from negwise.records import PilotResult
 from negwise.requests import SweepRequest, TrainRequest
+from negwise.schedule import parse_rule
+from negwise.schedule.typed_rules import needs_data
 from negwise.theory.estimate import Estimate
 
 
@@ -22,7 +24,7 @@ def run_sweep(request: SweepRequest, *, log: Log = print) -> JobResult:
     """Train a grid in the folder ``request.out``; ``log`` receives a line for each decision."""
     folder = Path(request.out)
     arms = tuple(parse_arm(rule) for rule in request.k)
-    if len({arm.rule for arm in arms}) < len(arms):
+    if len({arm.rule if needs_data(arm.rule) else parse_rule(arm.rule) for arm in arms}) < len(arms):
         raise InputError(f"k: got {', '.join(request.k)}, expected one or more rules, each once.")
     rates = request.learning_rate if request.learning_rate is not None and len(request.learning_rate) > 1 else None
     runs = len(arms) * (request.seeds - 1 + len(rates or (1,)))

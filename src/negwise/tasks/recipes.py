@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from negwise.datasets import HISTORY, inspect
+from negwise.datasets import HISTORY, DataReport, inspect
 from negwise.errors import InputError
 from negwise.models import PAPER
 from negwise.models.hyperparameters import BERT4REC_MAX_LENGTH, BODY_WORDS, TITLE_WORDS
@@ -68,7 +68,7 @@ def with_recipe(request: TrainRequest, kind: str | None = None) -> TrainRequest:
     ``kind`` of data ("pairs", "impressions" or "sequences") chooses the model where none is given; None looks.
     """
     device = resolve_device(request.device)
-    model = request.model or MODELS[device][kind or kind_of_data(request)]
+    model = request.model or MODELS[device][kind or _look(request)]
     if model not in TASK_OF:
         raise InputError(f"model: got {model!r}, expected one of {', '.join(TASK_OF)}.")
     recipe = paper_recipe(model) if request.recipe == "paper" else tuned_recipe(model, device)
@@ -132,12 +132,15 @@ def rate_schedule(warmup: int, decay: float, steps: int) -> Callable[[float], fl
     return scale
 
 
-def kind_of_data(request: TrainRequest) -> str:
+def kind_of_data(report: DataReport) -> str:
     """What the data is by itself: "pairs", "impressions" or "sequences"."""
-    report = inspect(request.data, columns=request.columns, skip_bad=request.skip_bad)
     if report.kind == "pairs":
         return "pairs"
     return "impressions" if "impressions" in report.counts else "sequences"
+
+
+def _look(request: TrainRequest) -> str:
+    return kind_of_data(inspect(request.data, columns=request.columns, skip_bad=request.skip_bad))
 
 
 def resolve_device(requested: str) -> str:
