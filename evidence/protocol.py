@@ -36,6 +36,7 @@ from negwise.jobs import (
 from negwise.records import CONFIG, RESULT, RunConfig, read_record, read_result, read_run
 from negwise.requests import TrainRequest, identity_of
 from negwise.schedule import AnsK
+from negwise.tasks import with_recipe
 from negwise.training import config_changes
 
 Tell = Callable[[str], None]
@@ -65,7 +66,7 @@ class Protocol:
 
     def check(self) -> None:
         """Refuse a folder whose runs are of another request: they would count as this one's."""
-        asked = _shared(identity_of(self.base))
+        asked = _shared(identity_of(with_recipe(self.base)))
         for path in sorted(self.out.glob(f"*/*/*/{CONFIG}")):
             changed = config_changes(_shared(read_record(RunConfig, path).run), asked)
             if changed:

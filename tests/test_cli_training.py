@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+import negwise as nw
 from negwise.errors import InputError
 from negwise.jobs import load
 
@@ -41,7 +42,7 @@ def test_data_names_the_line_of_a_bad_row_and_skips_on_request(negwise, pairs):
 
 
 def test_train_runs_resumes_and_estimates(negwise, pairs, tmp_path):
-    words = ["--data", pairs, "--model", "siamese-cnn", "--k", "warm:3", "--steps", 6, "--batch-size", 8, "--pool", 16]
+    words = ["--data", pairs, "--model", "siamese-cnn", "--k", 1, "--steps", 6, "--batch-size", 8, "--pool", 16]
     words += ["--eval-every", 2, "--out", tmp_path / "run", "--device", "cpu"]
     code, out, err = negwise("train", *words)
     assert code == 0, err
@@ -63,7 +64,7 @@ def test_the_simulated_clicks_train_a_news_model(negwise, tmp_path, monkeypatch)
     words = ["--model", "nrms", "--steps", 2, "--batch-size", 8, "--queries", 50, "--eval-every", 1, "--device", "cpu"]
     code, out, err = negwise("train", "--data", "clicks", "--out", tmp_path / "run", *words, "--json")
     assert code == 0, err
-    assert set(json.loads(out)["evaluations"]) == {"train", "val", "test"}
+    assert set(json.loads(out)["evaluations"]) == {"val", "test"}
 
 
 def test_word_vectors_are_taken_from_a_file(negwise, pairs, tmp_path):
@@ -174,11 +175,10 @@ def test_vectors_need_words_and_a_job_is_no_run(negwise, tmp_path, monkeypatch):
 
 
 def test_a_run_that_was_not_a_pilot_is_told_of(negwise, pairs, tmp_path):
-    words = ["--data", pairs, "--model", "siamese-cnn", "--steps", 4, "--batch-size", 8, "--eval-every", 2]
-    words += ["--device", "cpu"]
+    usual = {"model": "siamese-cnn", "steps": 4, "batch_size": 8, "eval_every": 2, "device": "cpu"}
     for k, said in (("4", "trained with K = 4"), ("warm:3", "trained with K from 1 to 3"), ("1", None)):
         out = tmp_path / k.replace(":", "-")
-        assert negwise("train", *words, "--k", k, "--out", out)[0] == 0
+        nw.train(pairs, k=k, out=out, evaluate_training=True, **usual)
         reasons = json.loads(negwise("estimate", "--curves", out, "--json")[1])["reasons"]
         assert any("K = 1" in reason for reason in reasons) is (said is not None)
         assert said is None or said in reasons[0]

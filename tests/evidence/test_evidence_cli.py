@@ -53,7 +53,7 @@ def test_every_verb_has_help_with_an_example(study, verb):
         (["items", "--precision", "half"], "precision: got 'half', expected one of 32-true, bf16-mixed, 64-true."),
         (["items", "--name", "runs/long"], "name: got 'runs/long', expected letters, digits and dashes"),
         (["news", "--paper", "--steps", "10"], "steps: got 10, but the paper's settings say 2 epochs"),
-        (["items", "--device", "gpu"], "device: got 'gpu', expected auto, cpu or cuda."),
+        (["items", "--device", "gpu"], "device: got 'gpu', expected one of auto, cpu, cuda."),
     ],
 )
 def test_wrong_requests(study, tmp_path, words, message):

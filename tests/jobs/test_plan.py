@@ -1,6 +1,6 @@
 """Time to steps: the plan keeps within the budget that it was given."""
 
-from dataclasses import astuple, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -75,7 +75,9 @@ def test_a_pilot_that_was_slower_than_timed_slows_down_the_rest():
     assert slowed_by_pilot(TIMES, plan, 240, expected) == TIMES
     assert slowed_by_pilot(TIMES, plan, 240, SLOWER * expected) == TIMES  # what was allowed for
     slow = slowed_by_pilot(TIMES, plan, 240, 2 * SLOWER * expected)
-    assert astuple(slow) == pytest.approx((0.1, 0.8, 0.06, 3.0))
+    assert (slow.step, slow.evaluation) == pytest.approx((0.1, 0.8))
+    assert (slow.pilot_step, slow.pilot_evaluation) == pytest.approx((0.06, 3.0))
+    assert (slow.k, slow.max_k) == (TIMES.k, TIMES.max_k)
 
 
 def test_more_cells_get_fewer_steps_and_more_jobs_more():
@@ -151,9 +153,9 @@ def test_the_pace_has_the_steps_of_a_run_and_those_of_the_pilot(monkeypatch):
     )
     monkeypatch.setattr(planning, "evaluation_splits", lambda *_: {"val": 3.0, "train": 4.0})
     monkeypatch.setattr(planning, "_evaluation_seconds", lambda _, split: split)
-    found = time_steps(TrainRequest(data="docs", model="siamese-cnn", k="20"), None, 8)
+    found = time_steps(TrainRequest(data="docs", model="siamese-cnn", k="20", batch_size=128), None, 8)
     assert trained == [("20", 8), ("1", 8)]
-    assert found == StepTimes(step=0.5, evaluation=3.0, pilot_step=0.25, pilot_evaluation=7.0)
+    assert found == StepTimes(step=0.5, evaluation=3.0, pilot_step=0.25, pilot_evaluation=7.0, k=20.0, epoch=5)
 
 
 @dataclass(frozen=True)
@@ -161,5 +163,6 @@ class Made:
     """A task without anything in it."""
 
     data: None = None
+    examples: tuple = (0,) * 640
     model: None = None
     splits: tuple = ()

@@ -79,7 +79,7 @@ def test_weights_that_training_did_not_change_are_told():
         for arm, steps in ((arm_of("1", [0.8, 0.8]), (0, 40)), (arm_of("4", [0.8, 0.8]), (0, 0)))
     ]
     said = " ".join(caveats_of(results(*arms), None))
-    assert "validation AUC of 4: the weights kept" in said
+    assert "validation score of 4: the weights kept" in said
 
 
 @pytest.mark.parametrize(

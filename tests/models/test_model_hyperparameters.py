@@ -8,10 +8,9 @@ import numpy as np
 import pytest
 from model_world import content
 
-from negwise.datasets import HISTORY
 from negwise.errors import InputError
 from negwise.models import CHOICES, MODELS, PAPER, PaperSettings, build
-from negwise.requests import TrainRequest
+from negwise.tasks.recipes import paper_recipe
 
 TEX = Path(__file__).parents[2].parent / "shared" / "paper" / "rethinking-infonce.tex"
 ROWS = ["# attention heads", "output head dim", "hidden dim", "dropout", "optimizer", "learning rate"]
@@ -116,8 +115,9 @@ def test_every_default_is_the_papers_or_a_stated_choice(name):
 
 def test_lengths_are_those_of_the_data():
     (kept,) = [choice.value for choice in CHOICES if choice.what == "words and clicks kept"]
-    usual = TrainRequest(data="docs")
-    assert kept == f"titles {usual.title_words}, abstracts and bodies {usual.body_words}, histories {HISTORY}"
+    usual = paper_recipe("nrms")
+    words = f"titles {usual['title_words']}, abstracts and bodies {usual['body_words']}"
+    assert kept == f"{words}, histories {usual['history']}"
 
 
 def test_a_typo_gets_the_names():

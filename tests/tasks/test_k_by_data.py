@@ -30,7 +30,7 @@ def test_k_for_the_metric_is_that_of_the_candidates(pairs, tmp_path):
 
 
 def test_online_k_starts_and_says_why(pairs, tmp_path):
-    nw.train(pairs, k="online:0.25", out=tmp_path / "run", **TINY)
+    nw.train(pairs, k="online:0.25", metric="auc", out=tmp_path / "run", **TINY)
     steps = read_run(tmp_path / "run").steps
     assert [record.k for record in steps[:8]] == [3.0] * 8  # nothing is seen before the lag is over
     assert steps[0].k_reason == "nothing seen yet" and steps[-1].k_reason.startswith(("P(K) held at 0.25", "bounded"))
@@ -39,7 +39,7 @@ def test_online_k_starts_and_says_why(pairs, tmp_path):
 
 
 def test_online_k_never_asks_for_more_than_there_is(pairs, tmp_path):
-    nw.train(pairs, k="online:0.01", negatives="in-batch", out=tmp_path / "run", **TINY)
+    nw.train(pairs, k="online:0.01", metric="auc", negatives="in-batch", out=tmp_path / "run", **TINY)
     steps = read_run(tmp_path / "run").steps
     assert {record.k for record in steps[:8]} == {15.0} and steps[0].k_reason == "bounded by max_k, 15"
 
@@ -63,7 +63,7 @@ def test_a_sweep_takes_rules_that_set_k_while_they_train(pairs, tmp_path):
     result = nw.sweep(pairs, k=["online", "all", "4"], out=tmp_path / "sweep", seeds=1, steps=4, batch_size=16)
     by_name = {arm.name: arm for arm in result.record.arms}
     assert all(arm.done for arm in by_name.values())
-    assert by_name["online"].k == pytest.approx(4.0)  # nothing is seen before the lag is over
+    assert by_name["online"].k == pytest.approx(1 / 0.4 - 1)  # nothing is seen before the lag is over
     assert by_name["all"].k > 50
     assert "online" in (tmp_path / "sweep" / "report.html").read_text()
 

@@ -143,7 +143,8 @@ def _read_log(path: Path, columns: Mapping[str, str | None], train_auc: object) 
         perhaps = "".join(f" ({name!r} may be it: --train-column {name!r})" for name in log.unassigned)
         raise InputError(
             f"{log.source}: found no training AUC beside {log.columns.get('val_auc')!r}{perhaps}. "
-            "Name its column with --train-column, or give it with --train-auc."
+            "Name its column with --train-column, or give it with --train-auc. Of negwise's own runs, those with --k 1 "
+            "have one."
         )
     return log
 

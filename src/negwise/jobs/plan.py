@@ -6,7 +6,7 @@ import itertools
 import os
 import tempfile
 import time
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -219,7 +219,8 @@ def slowed_by_pilot(times: StepTimes, plan: RunLengths, steps: int, seconds: flo
     evaluations = steps // plan.pilot_eval_every + 1
     expected = steps * times.pilot_step + evaluations * times.pilot_evaluation + times.evaluation
     slower = max(1.0, seconds / (SLOWER * expected))
-    return StepTimes(**{name: slower * value for name, value in asdict(times).items()})
+    seconds_of = ("step", "evaluation", "pilot_step", "pilot_evaluation")
+    return replace(times, **{name: slower * getattr(times, name) for name in seconds_of})
 
 
 def _fitting_pilot_steps(times: StepTimes, length: int, seconds: float) -> int:
