@@ -37,7 +37,21 @@ def arguments(model: str, data: Path, out: Path) -> list[str]:
     """``negwise train`` as a golden run types it."""
     own = [str(data / word) if before == "--data" else word for before, word in _with_previous(RUNS[model])]
     steps = ["--steps", str(STEPS), "--eval-every", str(STEPS // 2), "--batch-size", str(BATCH)]
-    return ["train", "--model", model, "--recipe", "paper", *own, *steps, "--learning-rate", "0.01", "--device", "cpu", "--out", str(out)]
+    return [
+        "train",
+        "--model",
+        model,
+        "--recipe",
+        "paper",
+        *own,
+        *steps,
+        "--learning-rate",
+        "0.01",
+        "--device",
+        "cpu",
+        "--out",
+        str(out),
+    ]
 
 
 def _with_previous(words: Sequence[str]) -> list[tuple[str, str]]:

@@ -50,6 +50,7 @@ def train_verb(request: TrainRequest, as_json: bool) -> None:
         raise InputError("--out: got nothing, expected a folder for the run, as --out runs/a.")
     with stop_message():
         from negwise.jobs import train_run
+        from negwise.training.journal import scores_in_words
 
         result = train_run(request)
     if not is_first_rank():
@@ -58,9 +59,7 @@ def train_verb(request: TrainRequest, as_json: bool) -> None:
         print(json.dumps(result.to_dict()))
         return
     for name, scores in result.record.evaluations.items():
-        error = "" if scores.auc_se is None else f" +- {scores.auc_se:.4f}"
-        auc = "undefined" if scores.auc is None else f"{scores.auc:.4f}{error}"
-        print(f"{name}: AUC {auc}")
+        print(f"{name}: {scores_in_words(scores, result.metric)}")
     print(f"weights: {result.folder / result.record.weights}")
 
 

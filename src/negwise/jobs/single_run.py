@@ -31,10 +31,11 @@ OUT = "negwise-train"
 
 @dataclass(frozen=True)
 class TrainResult:
-    """What a run came to: its folder, and the content of ``result.json``."""
+    """What a run came to: its folder, the content of ``result.json``, and the metric that counted."""
 
     folder: Path
     record: RunResult
+    metric: str
 
     @property
     def model(self) -> Trained:
@@ -74,7 +75,9 @@ def train_run(
     if not needs_data(rule) and not any_k:
         most = max_negatives(task.data, request.negatives, request.pool, request.batch_size)
         check_ceiling(parse_arm(rule), most)
-    return TrainResult(folder, fit_task(request, task, folder, should_stop=should_stop, until=until, show=show))
+    record = fit_task(request, task, folder, should_stop=should_stop, until=until, show=show)
+    assert request.metric is not None
+    return TrainResult(folder, record, request.metric)
 
 
 def fit_task(

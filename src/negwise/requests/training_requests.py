@@ -191,7 +191,7 @@ class RunRequest:
     k: str | None = option(None, help=_K, show_default="online")
     metric: str | None = option(None, help=_METRIC, show_default=_BY_DATA)
     budget: str | None = option(None, help="Time for all of it: 90s, 10m, 2h.")
-    steps: int | None = option(None, help="Updates of each run.", show_default="by the budget, or 1000")
+    steps: int | None = option(None, help="Updates of each run.", show_default="by the budget or the recipe")
     seed: int = option(0, help=_SEED)
     seeds: int = option(1, help="Runs, each with the next seed and the whole budget; 5 give error bars worth the name.")
     jobs: int | None = option(None, help="Runs side by side.", show_default="cores, or 1 on a GPU", identity=False)

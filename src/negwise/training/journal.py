@@ -101,10 +101,10 @@ class Display(Protocol):
     def say(self, line: str) -> None: ...
 
 
-def display(total: int, start: int, stream: TextIO | None = None) -> Display:
-    """A bar where ``stream`` (standard error) is a terminal, else lines."""
+def display(total: int, start: int, stream: TextIO | None = None, metric: str = "auc") -> Display:
+    """A bar where ``stream`` (standard error) is a terminal, else lines; ``metric`` is the one that counts."""
     stream = stream or sys.stderr
-    return Bar(total, start, stream) if stream.isatty() else Lines(total, start, stream)
+    return (Bar if stream.isatty() else Lines)(total, start, stream, metric)
 
 
 class Silent:
@@ -125,8 +125,8 @@ class Silent:
 class Lines:
     """A line for each evaluation, and one every ten seconds."""
 
-    def __init__(self, total: int, start: int, stream: TextIO) -> None:
-        self.total, self.start, self.stream = total, start, stream
+    def __init__(self, total: int, start: int, stream: TextIO, metric: str = "auc") -> None:
+        self.total, self.start, self.stream, self.metric = total, start, stream, metric
         self.began = self.last = time.monotonic()
 
     def __enter__(self) -> Self:
@@ -146,17 +146,17 @@ class Lines:
         self.say(f"step {record.step}/{self.total}  {_figures(record)}  {rate:.3g} steps/s  {_clock(left)} left")
 
     def evaluation(self, record: EvalRecord) -> None:
-        self.say(f"step {record.step}/{self.total}  {record.split} AUC {_auc(record)}")
+        self.say(f"step {record.step}/{self.total}  {record.split} {scores_in_words(record, self.metric)}")
 
     def say(self, line: str) -> None:
         print(line, file=self.stream, flush=True)
 
 
 class Bar:
-    """Step, K, loss, AUC, rate and time left, in place."""
+    """Step, K, loss, the metric, rate and time left, in place."""
 
-    def __init__(self, total: int, start: int, stream: TextIO) -> None:
-        self.start, self.began, self.figures = start, time.monotonic(), ""
+    def __init__(self, total: int, start: int, stream: TextIO, metric: str = "auc") -> None:
+        self.start, self.began, self.figures, self.metric = start, time.monotonic(), "", metric
         self.seen: dict[str, str] = {}
         # In a narrow terminal the bar gives way, and the figures stay.
         columns = (
@@ -183,12 +183,14 @@ class Bar:
         self._update(record)
 
     def evaluation(self, record: EvalRecord) -> None:
-        self.seen[record.split] = "-" if record.auc is None else f"{record.auc:.3f}"
+        value = record.value(self.metric)
+        self.seen[record.split] = "-" if value is None else f"{value:.3f}"
         self._update(record)
 
     def _update(self, record: StepRecord | EvalRecord) -> None:
-        aucs = " ".join(f"{split} {auc}" for split, auc in self.seen.items())
-        parts = (f"AUC {aucs}" if aucs else "", self.figures)
+        values = " ".join(f"{split} {value}" for split, value in self.seen.items())
+        name = "AUC" if self.metric == "auc" else self.metric
+        parts = (f"{name} {values}" if values else "", self.figures)
         self.bar.update(self.task, completed=record.step, description="  ".join(filter(None, parts)))
 
     def say(self, line: str) -> None:
@@ -199,11 +201,12 @@ def _figures(record: StepRecord) -> str:
     return f"K {record.k:.3g}  loss {record.loss:.4f}"
 
 
-def _auc(record: EvalRecord) -> str:
-    if record.auc is None:
-        return "-"
-    error = "" if record.auc_se is None else f"±{record.auc_se:.4f}"
-    return f"{record.auc:.4f}{error}"
+def scores_in_words(scores: Scores, metric: str) -> str:
+    """``metric`` and AUC, as "hit@5 0.6064  AUC 0.9568±0.0014"."""
+    value = scores.value(metric)
+    first = "" if metric == "auc" else f"{metric} {'-' if value is None else f'{value:.4f}'}  "
+    error = "" if scores.auc_se is None else f"±{scores.auc_se:.4f}"
+    return f"{first}AUC {'-' if scores.auc is None else f'{scores.auc:.4f}{error}'}"
 
 
 def _clock(seconds: float) -> str:

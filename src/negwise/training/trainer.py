@@ -121,7 +121,7 @@ def fit(
             checkpoint.clean(folder)
             write_config(folder, whole)
             write_assets(folder, assets or {})
-        shown = _display(show, settings.steps, state.step) if first else Silent()
+        shown = _display(show, settings.steps, state.step, metric) if first else Silent()
         if had and not graphs:
             shown.say("This run began with CUDA graphs, which are not available here. It continues without them.")
         batches = BatchPreparer(
@@ -184,7 +184,7 @@ def _optimizer_settings(optimizer: torch.optim.Optimizer) -> dict[str, Any]:
     return {name: value for name, value in optimizer.defaults.items() if name not in how}
 
 
-def _display(show: bool | Display, steps: int, step: int) -> Display:
+def _display(show: bool | Display, steps: int, step: int, metric: str) -> Display:
     if isinstance(show, bool):
-        return display(steps, step) if show else Silent()
+        return display(steps, step, metric=metric) if show else Silent()
     return show
