@@ -31,7 +31,7 @@ METRICS = {"pairs": "hit@5", "impressions": "ndcg@10", "sequences": "ndcg@10"}
 
 _LENGTHS: Fields = {"title_words": TITLE_WORDS, "body_words": BODY_WORDS}
 _ALWAYS: Fields = {**_LENGTHS, "warmup": 100, "decay": 0.5, "weight_decay": 0.0}
-_SHORT_TEXTS: Fields = {"title_words": 20, "body_words": 60, "batch_size": 128}
+_SHORT_TEXTS: Fields = {"title_words": 20, "body_words": 40, "batch_size": 128}
 _SHORT_HISTORIES: Fields = {"title_words": 20, "history": 30, "batch_size": 64, "epochs": 8}
 _SHARP: Fields = {"temperature": 0.05}
 TUNED: Mapping[str, Mapping[str, Fields]] = {
