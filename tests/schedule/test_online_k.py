@@ -103,15 +103,18 @@ def test_bounds_name_themselves():
     mus = [3.0] * 300
     for rule, k, reason in (
         (OnlineK(0.2, max_k=50), 50, "bounded by max_k, 50"),
-        (OnlineK(metric="ndcg@10", candidates=100), 100 / 4.5436, "bounded by K for ndcg@10, 22.01"),
+        (OnlineK(metric="ndcg@10", candidates=1000), 1000 / 4.5436, "bounded by K for ndcg@10, 220.1"),
+        (OnlineK(metric="ndcg@10", candidates=30), 29, "bounded by K for ndcg@10, 29"),
+        (OnlineK(metric="ndcg@10", candidates=30, max_k=90), 64, "bounded by K for ndcg@10, 64"),
+        (OnlineK(metric="auc", candidates=1000), 64, "bounded by K for auc, 64"),
         (OnlineK(metric="ndcg@10", candidates=3416, max_k=9), 9, "bounded by max_k, 9"),
         (OnlineK(0.9, min_k=500), 500, "min_k, 500"),
     ):
         log_ks, state = simulate(rule, mus)
         assert math.exp(log_ks[-1]) == pytest.approx(k, rel=1e-4) and state["reason"] == reason
         assert state["asked"] != pytest.approx(k)
-    log_ks, state = simulate(OnlineK(metric="auc", candidates=100), mus)
-    assert state["reason"] == "P(K) held at 0.4" and math.exp(log_ks[-1]) == pytest.approx(state["asked"])
+    log_ks, state = simulate(OnlineK(metric="auc"), mus)
+    assert state["reason"] == "P(K) held at 0.2" and math.exp(log_ks[-1]) == pytest.approx(state["asked"])
 
 
 def test_a_loss_without_hits_is_followed_by_its_win_rate():
@@ -169,8 +172,8 @@ def test_it_is_a_frozen_rule_with_plain_state():
 
 
 def test_targets_by_metric():
-    assert OnlineK().target == OnlineK(metric="hit@100").target == 0.4
-    assert OnlineK(metric="ndcg@10").target == OnlineK(metric="mrr").target == 0.2
+    assert OnlineK().target == OnlineK(metric="hit@100").target == 0.2
+    assert OnlineK(metric="ndcg@10").target == OnlineK(metric="mrr").target == 0.1
     assert OnlineK(0.33, metric="mrr").target == 0.33
 
 

@@ -22,7 +22,6 @@ from negwise.records import RunLengths, StepTimes, read_run
 from negwise.requests import TrainRequest
 from negwise.schedule import OnlineK
 from negwise.tasks import Task, evaluate_model, evaluation_splits, make_task, with_recipe
-from negwise.theory.metric_k import is_deep
 from negwise.training import EpochOrder
 
 PILOT_SHARE = 0.3
@@ -73,8 +72,7 @@ def time_steps(request: TrainRequest, source: Source | None, steps: int) -> Step
 def largest_k(rule: Rule) -> float:
     """The largest K that ``rule`` is likely to come to."""
     if isinstance(rule, OnlineK):
-        bounded = rule.candidates is not None and not is_deep(rule.metric)
-        return rule.known_bound if bounded else min(rule.known_bound, WITHOUT_A_BOUND)
+        return rule.known_bound if rule.candidates is not None else min(rule.known_bound, WITHOUT_A_BOUND)
     if isinstance(rule, OpenLoopRule):
         return max(rule(step / 20) for step in range(21))
     return WITHOUT_A_BOUND

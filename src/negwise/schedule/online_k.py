@@ -28,7 +28,8 @@ from negwise.theory.reliability import MAX_K
 from negwise.theory.reliability import reliability as binormal_reliability
 from negwise.theory.separation import separation
 
-TOP_N_RELIABILITY, AUC_RELIABILITY = 0.2, 0.4
+TOP_N_RELIABILITY, AUC_RELIABILITY = 0.1, 0.2
+"""Chosen on the validation data of four tasks (docs/log.md)."""
 DECAY, DECAY_OF_SMALL_BATCHES, SMALL_BATCH = 0.98, 0.99, 64
 BEYOND_VALIDATION = 4.0
 """K may be this many times the K at which the validation ranks have reliability r: training ranks are better ones."""
@@ -40,10 +41,10 @@ BUCKET, HYSTERESIS = math.log(2) / 2, 0.2
 class OnlineK:
     """K such that the model puts a positive above all of its K negatives with probability ``reliability``.
 
-    None is 0.2 for a top-n metric, 0.4 for AUC and deep cut-offs. Bounds, of which the smallest wins: ``max_k``;
-    `k_for_metric` of a top-n ``metric`` over ``candidates``; after an evaluation, four times the K at which the
-    validation ranks have that reliability, since a model that memorises its training data lets K run away. K is at
-    least ``min_k``. ``buckets`` moves K in steps of sqrt(2), for loops that compile a step for each size.
+    None is 0.1 for a top-n metric, 0.2 for AUC and deep cut-offs. Bounds, of which the smallest wins: ``max_k``;
+    `k_for_metric` of ``metric`` over ``candidates``; after an evaluation, four times the K at which the validation
+    ranks have that reliability, since a model that memorises its training data lets K run away. K is at least
+    ``min_k``. ``buckets`` moves K in steps of sqrt(2), for loops that compile a step for each size.
 
     The state is plain JSON. Its ``asked`` is the K without bounds, its ``reason`` says what set K.
     """
@@ -114,12 +115,12 @@ class OnlineK:
         low = 1.0 if self.min_k is None else self.min_k
         most = MAX_K if self.max_k is None else self.max_k
         bounds = [(most, f"max_k, {most:g}")]
-        if self.candidates is not None and not is_deep(self.metric):
-            of_metric = k_for_metric(self.metric, self.candidates)
+        if self.candidates is not None:
+            of_metric = k_for_metric(self.metric, self.candidates, available=self.max_k)
             bounds.append((of_metric, f"K for {self.metric}, {of_metric:.4g}"))
         if validation_k is not None:
             bounds.append((BEYOND_VALIDATION * validation_k, "the validation ranks"))
-        most, name = min(bounds)
+        most, name = min(bounds, key=lambda bound: bound[0])
         if k > most:
             return most, f"bounded by {name}"
         return (k, None) if k >= low else (min(low, most), f"min_k, {low:g}")

@@ -47,11 +47,12 @@ def is_deep(metric: str) -> bool:
 def k_for_metric(metric: str, candidates: int, *, available: float | None = None) -> float:
     """K for a metric over ``candidates`` candidates: M / n_w, but at least `INFORMATION`.
 
-    ``available``, the negatives that a row can have, bounds it; M - 1 does always.
+    ``available``, the most negatives that a row can have in training, bounds it; by default M - 1. The two differ where
+    validation ranks fewer candidates than training draws from.
 
     >>> round(k_for_metric("ndcg@10", 3416)), k_for_metric("ndcg@10", 37), k_for_metric("auc", 3416)
     (752, 36.0, 64.0)
     """
     wanted = max(candidates / discount_area(metric, candidates), float(INFORMATION))
-    most = candidates - 1 if available is None else min(available, candidates - 1)
+    most = candidates - 1 if available is None else available
     return float(min(wanted, max(most, 1)))
