@@ -7,6 +7,7 @@ import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 import typer
@@ -64,20 +65,26 @@ def train_verb(request: TrainRequest, as_json: bool) -> None:
 
 
 def run_verb(request: RunRequest, as_json: bool) -> None:
-    """The main job: one model with the whole budget, K set while it trains, and a page that shows it.
+    """The main job: a short race, then one model with the rest of the budget, and a page that shows it.
 
     \b
     Examples:
       negwise run --budget 5m
       negwise run --data pairs.jsonl --out jobs/pairs --budget 30m --metric mrr
+      negwise run --data pairs.jsonl --budget 30m --plan
       negwise run --data ratings.csv --method paper --no-compare --steps 2000
     """
     for rule in (request.k, request.schedule):
         if rule is not None and rule not in SCHEDULES:
             check_rule(rule)
     with stop_message():
-        from negwise.jobs import run_job
+        from negwise.jobs import plan_job, run_job
 
+        if request.plan:
+            plan, start = plan_job(request, log=log)
+            if as_json:
+                print(json.dumps({"plan": asdict(plan), "race": asdict(start)}))
+            return
         result = run_job(request, log=log)
     _show_job(result, as_json)
 

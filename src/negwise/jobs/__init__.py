@@ -8,7 +8,7 @@ require("torch", extra="train")
 
 from negwise.jobs.arms import Arm, parse_arm
 from negwise.jobs.grid import Grid, choose_rate, rates_around, train_missing
-from negwise.jobs.main_job import run_job
+from negwise.jobs.main_job import plan_job, run_job
 from negwise.jobs.pilot import bounded_auc, estimate_from_log
 from negwise.jobs.plan import parallelism
 from negwise.jobs.pool_progress import pool_progress
@@ -34,6 +34,7 @@ __all__ = [
     "machine",
     "parallelism",
     "parse_arm",
+    "plan_job",
     "pool_progress",
     "rates_around",
     "run_job",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, fields, replace
 from functools import partial
 from pathlib import Path
@@ -24,7 +25,7 @@ from negwise.schedule import check_rule, parse_rule
 from negwise.schedule.typed_rules import DEFAULT_RULE, needs_data
 from negwise.tasks import Task, load_data, make_model, make_task, max_negatives, query_candidates, with_recipe
 from negwise.tasks.recipes import rate_schedule, resolve_device
-from negwise.training import Display, EpochOrder, Settings, ShouldStop, fit, load_weights
+from negwise.training import Display, EpochOrder, OpenRun, Settings, ShouldStop, load_weights, open_run
 
 OUT = "negwise-train"
 
@@ -91,10 +92,18 @@ def fit_task(
     show: bool | Display = True,
 ) -> RunResult:
     """`train_run` with a task that is made; ``rule`` goes before that of ``request.k``."""
+    with open_task(request, task, out, rule=rule, show=show) as run:
+        return run.advance(until, should_stop)
+
+
+def open_task(
+    request: TrainRequest, task: Task, out: str | Path, *, rule: Rule | None = None, show: bool | Display = True
+) -> AbstractContextManager[OpenRun]:
+    """The run of a task, to be advanced in parts."""
     request = with_recipe(request)
     assert request.batch_size is not None and request.metric is not None and request.precision is not None
     steps = steps_of(request, task)
-    return fit(
+    return open_run(
         out,
         task.model,
         task.examples,
@@ -122,11 +131,16 @@ def fit_task(
         config={"run": identity_of(request), "split": task.data.split},
         data_digest=task.data.digest,
         assets=task.assets,
-        until=until,
-        should_stop=should_stop,
         popularity=task.data.popularity,
         show=show,
     )
+
+
+def set_steps(run: OpenRun, request: TrainRequest, steps: int) -> None:
+    """Let a paused run of ``request`` end after ``steps``."""
+    assert request.eval_every is not None
+    scale = rate_schedule(request.warmup or 0, request.decay or 0.0, steps)
+    run.set_horizon(steps, request.eval_every, scale, run=identity_of(replace(request, steps=steps)))
 
 
 def steps_of(request: TrainRequest, task: Task) -> int:

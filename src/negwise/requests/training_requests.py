@@ -195,6 +195,8 @@ class RunRequest:
     seed: int = option(0, help=_SEED)
     seeds: int = option(1, help="Runs, each with the next seed and the whole budget; 5 give error bars worth the name.")
     jobs: int | None = option(None, help="Runs side by side.", show_default="cores, or 1 on a GPU", identity=False)
+    race: bool = option(True, help="Try other learning rates for a sixth of the steps; the best goes on.")
+    plan: bool = option(False, flag="--plan", help="Print the plan, and stop there.", identity=False)
     method: str | None = option(
         None, help="paper: a pilot with K = 1, K* from its curves, training with K*.", show_default="one run"
     )
@@ -225,6 +227,8 @@ class RunRequest:
         _check_job(self)
         check_choice("method", self.method, METHODS)
         check_count("seed", self.seed, 0)
+        if self.method == "paper" and self.plan:
+            raise InputError("plan: got --plan with --method paper, whose plan follows from its pilot. Leave one out.")
         if self.metric is not None:
             check_metric(self.metric)
         if self.method is None and self.schedule is not None:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from copy import deepcopy
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -72,6 +73,15 @@ def make_task(request: TrainRequest, source: Source | None = None) -> Task:
         return Task(data, model, sampler, loss, data.train, splits, assets=assets)
     examples = _MaskedSequences(data.windows)
     return Task(data, model, sampler, loss, examples, splits, model.mask_items, assets)
+
+
+def copy_task(task: Task, request: TrainRequest) -> Task:
+    """The same task with weights of its own, which are those of now; what does not learn is shared."""
+    model = deepcopy(task.model)
+    sampler = make_sampler(task.data, model, request.negatives, request.pool)
+    loss = make_loss(request.loss, task.data.n_items, model)
+    mask_items = None if task.mask_items is None else model.mask_items
+    return replace(task, model=model, sampler=sampler, loss=loss, mask_items=mask_items)
 
 
 def load_data(request: TrainRequest, source: Source | None = None) -> TaskData:

@@ -101,7 +101,7 @@ class Display(Protocol):
     def say(self, line: str) -> None: ...
 
 
-def display(total: int, start: int, stream: TextIO | None = None, metric: str = "auc") -> Display:
+def display(total: int, start: int, stream: TextIO | None = None, metric: str = "auc") -> Lines | Bar:
     """A bar where ``stream`` (standard error) is a terminal, else lines; ``metric`` is the one that counts."""
     stream = stream or sys.stderr
     return (Bar if stream.isatty() else Lines)(total, start, stream, metric)
@@ -135,6 +135,10 @@ class Lines:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None: ...
+
+    def expect(self, total: int) -> None:
+        """Count on so many steps."""
+        self.total = total
 
     def step(self, record: StepRecord) -> None:
         now = time.monotonic()
@@ -176,6 +180,10 @@ class Bar:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.bar.stop()
+
+    def expect(self, total: int) -> None:
+        """Count on so many steps."""
+        self.bar.update(self.task, total=total)
 
     def step(self, record: StepRecord) -> None:
         rate = (record.step - self.start) / max(time.monotonic() - self.began, 1e-9)
