@@ -196,7 +196,7 @@ def test_a_job_killed_at_any_write_ends_the_same(sequences, tmp_path, monkeypatc
     folder = tmp_path / "killed"
     kills = 0
     for at in range(1, 60):
-        writes.update(left=1 + at % 3, before=bool(at % 2))
+        writes.update(left=1 + at % 2, before=bool(at % 3))
         try:
             nw.run(sequences, out=folder, **options)
             break
