@@ -9,6 +9,7 @@ This package does not depend on K, models or losses. It imports torch when the f
 
 from __future__ import annotations
 
+from negwise.datasets.bad_rows import Problem
 from negwise.datasets.clicks import ClickWorld, clicks
 from negwise.datasets.formats import EMBEDDED
 from negwise.datasets.inspection import DataReport, inspect, inspect_source
@@ -18,7 +19,6 @@ from negwise.datasets.source import Source, open_source, read
 from negwise.datasets.splits import SplitSizes
 from negwise.datasets.table_cache import cache_folder
 from negwise.datasets.task_data import Batch, Examples, SequenceWindows, TaskData, TaskTexts, Texts
-from negwise.datasets.text_input import Problem
 
 __all__ = [
     "EMBEDDED",

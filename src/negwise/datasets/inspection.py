@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from negwise.datasets.bad_rows import Problem
 from negwise.datasets.clicks import ClickWorld, clicks
 from negwise.datasets.impressions import IMPRESSION_SPLITS, Impressions
 from negwise.datasets.near_duplicates import equal_texts
@@ -18,7 +19,6 @@ from negwise.datasets.ragged import Ints, Ragged
 from negwise.datasets.sequences import SEQUENCE_SPLITS, Sequences
 from negwise.datasets.source import Source, read
 from negwise.datasets.splits import MIN_GROUPS, SplitSizes, has_enough_days
-from negwise.datasets.text_input import Problem
 from negwise.datasets.timestamps import format_timestamp
 
 EXAMPLES = 3

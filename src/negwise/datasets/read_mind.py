@@ -1,95 +1,185 @@
 """Reads MIND as published: news.tsv and behaviors.tsv, in one folder or in train/, dev/ and test/.
 
 Tables: ``news`` (each news item once, with the first part that has it), ``words`` of their texts, ``users`` and
-``impressions``. ``labels`` is null for impressions without labels, as in test/.
+``impressions``. ``labels`` is null for impressions without labels, as in test/. N rows of a block, T entries of lists.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
-from negwise.datasets.formats import SPLIT_FOLDERS, DetectedFormat
-from negwise.datasets.table_cache import IdMap, TableWriter
-from negwise.datasets.text_input import BadRows, read_lines
-from negwise.datasets.timestamps import parse_mind_timestamp
-from negwise.errors import quote
-from negwise.words import split_words
+import numpy as np
+
+from negwise.datasets.bad_rows import BadRows
+from negwise.datasets.delimited import Cut, cut_lines
+from negwise.datasets.file_layouts import SPLIT_FOLDERS
+from negwise.datasets.file_rows import Progress
+from negwise.datasets.formats import DetectedFormat
+from negwise.datasets.id_columns import WHITE_SPACE, IdMap, keep
+from negwise.datasets.ragged import Ints, Ragged, offsets_of
+from negwise.datasets.row_blocks import RowBlock, Wrong
+from negwise.datasets.table_cache import TableWriter
+from negwise.datasets.timestamps import mind_times
+from negwise.datasets.word_lists import Words, split_at_spaces, words_of
+from negwise.errors import quote, require
 
 NEWS = {"id": "string", "category": "string", "subcategory": "string", "title": "string", "abstract": "string"}
 NEWS |= {"title_words": "ints", "abstract_words": "ints", "part": "int8"}
 IMPRESSIONS = {"user": "int32", "time": "int64", "part": "int8", "history": "ints", "shown": "ints", "labels": "ints"}
+NEWS_CUT = Cut("\t", 8, "expected the 8 of news.tsv", blank=False)
+BEHAVIORS_CUT = Cut("\t", 5, "expected the 5 of behaviors.tsv", blank=False)
+_FIELDS = ("id", "category", "subcategory", "title", "abstract")
 
 
-def read_mind(detected: DetectedFormat, folder: Path, bad_rows: BadRows) -> int:
+def read_mind(detected: DetectedFormat, folder: Path, bad_rows: BadRows, progress: Progress | None = None) -> int:
     """Write the tables. Returns the number of impressions."""
     parts = [SPLIT_FOLDERS.index(part) if part else 0 for part in detected.parts]
     news, vocabulary, users = IdMap(), IdMap(), IdMap()
     with TableWriter(folder, "news", NEWS) as table:
         for file, part in zip(detected.files[0::2], parts, strict=True):
-            _news(file, part, table, news, vocabulary, bad_rows)
+            _read_news(file, part, table, news, vocabulary, bad_rows)
     vocabulary.write(folder, "words")
+    sizes = [file.stat().st_size for file in detected.files[1::2]]
     with TableWriter(folder, "impressions", IMPRESSIONS) as table:
-        for file, part in zip(detected.files[1::2], parts, strict=True):
-            _behaviors(file, part, table, news.ids, users, bad_rows)
+        for at, (file, part) in enumerate(zip(detected.files[1::2], parts, strict=True)):
+            for block in _behaviors(file):
+                _add_impressions(block, part, table, news, users, bad_rows)
+                if progress is not None:
+                    progress((sum(sizes[:at]) + block.share * sizes[at]) / max(sum(sizes), 1))
     users.write(folder, "users")
     return table.rows
 
 
-def _news(file: Path, part: int, table: TableWriter, news: IdMap, vocabulary: IdMap, bad_rows: BadRows) -> None:
+def _read_news(file: Path, part: int, table: TableWriter, news: IdMap, vocabulary: IdMap, bad_rows: BadRows) -> None:
+    arrow, compute = require("pyarrow", extra="train"), require("pyarrow.compute", extra="train")
     own: set[str] = set()
-    for number, text in read_lines(file, bad_rows):
-        cells = text.split("\t")
-        if len(cells) != 8:
-            bad_rows.add_row(file, f"line {number}", f"{len(cells)} cells, expected the 8 of news.tsv")
-            continue
-        name, category, subcategory, title, abstract = (cell.strip() for cell in cells[:5])
-        if not name or not title:
-            bad_rows.add_row(file, f"line {number}", f"news {quote(name)} has no {'title' if name else 'id'}")
-            continue
-        if name in own:
-            bad_rows.add_row(file, f"line {number}", f"news {quote(name)} is in the file twice")
-            continue
-        own.add(name)
-        if name in news.ids:
-            continue  # other parts may have it too
-        news(name)
-        numbered = ([vocabulary(word) for word in split_words(field)] for field in (title, abstract))
-        table.add(name, category, subcategory, title, abstract, *numbered, part)
+    for block in cut_lines(file, NEWS_CUT, {name: at for at, name in enumerate(_FIELDS)}):
+        cells = {name: compute.utf8_trim(column, characters=WHITE_SPACE) for name, column in block.columns.items()}
+        wrong, rows = Wrong(), []
+        titled = compute.greater(compute.binary_length(cells["title"]), 0).to_pylist()
+        for row, (name, has_title) in enumerate(zip(cells["id"].to_pylist(), titled, strict=True)):
+            if not name or not has_title:
+                wrong[row] = f"news {quote(name)} has no {'title' if name else 'id'}"
+            elif name in own:
+                wrong[row] = f"news {quote(name)} is in the file twice"
+            else:
+                own.add(name)
+                if name not in news.ids:  # other parts may have it too
+                    news.ids[name] = len(news.ids)
+                    rows.append(row)
+        block.report(wrong, bad_rows)
+        chosen = arrow.array(rows, arrow.int64())
+        kept = {name: column.take(chosen) for name, column in cells.items()}
+        titles, abstracts = (words_of(kept[name]) for name in ("title", "abstract"))
+        numbered = _numbered(titles, abstracts, vocabulary)
+        lists = {"title_words": numbered[0], "abstract_words": numbered[1]}
+        table.write({**kept, **lists, "part": np.full(len(rows), part, np.int8)})
 
 
-def _behaviors(
-    file: Path, part: int, table: TableWriter, news: dict[str, int], users: IdMap, bad_rows: BadRows
+def _numbered(titles: Words, abstracts: Words, vocabulary: IdMap) -> tuple[Ragged, Ragged]:
+    """Words as numbers, in the order title, abstract, title, abstract."""
+    arrow = require("pyarrow", extra="train")
+    n = len(titles.lengths)
+    both = Words(
+        np.concatenate((titles.lengths, abstracts.lengths)), arrow.concat_arrays([titles.words, abstracts.words])
+    ).take(np.arange(2 * n).reshape(2, n).T.reshape(-1))
+    listed = Ragged(offsets_of(both.lengths), vocabulary.numbers(both.words.dictionary_encode()).astype(np.int64))
+    return listed.take(np.arange(0, 2 * n, 2)), listed.take(np.arange(1, 2 * n, 2))
+
+
+def _behaviors(file: Path) -> Iterator[RowBlock]:
+    return cut_lines(file, BEHAVIORS_CUT, {"user": 1, "time": 2, "history": 3, "shown": 4})
+
+
+def _add_impressions(
+    block: RowBlock, part: int, table: TableWriter, news: IdMap, users: IdMap, bad_rows: BadRows
 ) -> None:
-    for number, text in read_lines(file, bad_rows):
-        cells = text.split("\t")
-        if len(cells) != 5:
-            bad_rows.add_row(file, f"line {number}", f"{len(cells)} cells, expected the 5 of behaviors.tsv")
-            continue
-        _, user, clock, history, shown_cell = cells
-        time, listed = parse_mind_timestamp(clock), shown_cell.split()
-        labelled = bool(listed) and listed[0].endswith(("-0", "-1"))
-        clicks = _labels(listed) if labelled else None
-        names = [entry[:-2] for entry in listed] if labelled else listed
-        past = history.split()
-        wrong = (
-            f"time {quote(clock)}, expected the form 11/12/2019 2:14:46 PM" if time is None
-            else "no user" if not user.strip()
-            else "nothing was shown" if not listed
-            else "shown news must all end in -0 or -1, or none of them" if labelled != (clicks is not None)
-            else _unknown(news, past, names)
-        )  # fmt: skip
-        if wrong is not None:
-            bad_rows.add_row(file, f"line {number}", wrong)
-            continue
-        table.add(users(user.strip()), time, part, [news[n] for n in past], [news[n] for n in names], clicks)
+    compute = require("pyarrow.compute", extra="train")
+    wrong: Wrong = Wrong()
+    clock = block.columns["time"]
+    times, no_time = mind_times(clock)
+    for row in np.flatnonzero(no_time).tolist():
+        wrong[row] = f"time {quote(clock[row].as_py())}, expected the form 11/12/2019 2:14:46 PM"
+    user = compute.utf8_trim(_plain(block.columns["user"]), characters=WHITE_SPACE)
+    for row in np.flatnonzero(compute.equal(compute.binary_length(user), 0).to_numpy(zero_copy_only=False)).tolist():
+        wrong.setdefault(row, "no user")
+    past, shown = split(block.columns["history"]), split(block.columns["shown"])
+    labelled, labels, names = _labels(shown, wrong)
+    numbers = [_in_news(words, news) for words in (past.words, names)]
+    for words, found, lengths in ((past.words, numbers[0], past.lengths), (names, numbers[1], shown.lengths)):
+        owner = np.repeat(np.arange(len(block)), lengths)
+        for at in np.flatnonzero(found < 0).tolist():
+            wrong.setdefault(int(owner[at]), f"news {quote(words[at].as_py())} is not in news.tsv")
+    good = block.report(wrong, bad_rows)
+    rows = np.arange(len(block)) if good is None else np.flatnonzero(good)
+    table.write(
+        {
+            "user": users.numbers(keep(user.dictionary_encode(), good)),
+            "time": times[rows],
+            "part": np.full(len(rows), part, np.int8),
+            "history": Ragged(offsets_of(past.lengths), numbers[0]).take(rows),
+            "shown": Ragged(offsets_of(shown.lengths), numbers[1]).take(rows),
+            "labels": _nullable(Ragged(offsets_of(shown.lengths), labels).take(rows), labelled[rows]),
+        }
+    )
 
 
-def _labels(listed: Sequence[str]) -> list[int] | None:
-    ends = [entry[-2:] for entry in listed]
-    return [int(end == "-1") for end in ends] if set(ends) <= {"-0", "-1"} else None
+def split(column: Any) -> Words:
+    """``str.split()`` of each cell."""
+    arrow = require("pyarrow", extra="train")
+    texts = _plain(column)
+    data = texts.buffers()[2]
+    raw = b"" if data is None else memoryview(data).tobytes()
+    if raw.isascii() and not any(bytes([code]) in raw for code in (9, 11, 12, 13, 28, 29, 30, 31)):
+        return split_at_spaces(texts)
+    listed = [text.split() for text in texts.to_pylist()]
+    return Words(
+        np.array([len(one) for one in listed], np.int64),
+        arrow.array([word for one in listed for word in one], arrow.string()),
+    )
 
 
-def _unknown(news: dict[str, int], *names: Sequence[str]) -> str | None:
-    strange = [name for listed in names for name in listed if name not in news]
-    return f"news {quote(strange[0])} is not in news.tsv" if strange else None
+def _labels(shown: Words, wrong: Wrong) -> tuple[Any, Ints, Any]:
+    """Which impressions have labels (N,), the labels (T,), 0 where there are none, and the names without them (T,)."""
+    arrow, compute = require("pyarrow", extra="train"), require("pyarrow.compute", extra="train")
+    n, offsets = len(shown.lengths), offsets_of(shown.lengths)
+    clicked, skipped = (
+        compute.ends_with(shown.words, end).to_numpy(zero_copy_only=False).astype(bool) for end in ("-1", "-0")
+    )
+    has_label = clicked | skipped
+    filled = shown.lengths > 0
+    labelled = np.zeros(n, bool)
+    labelled[filled] = has_label[offsets[:-1][filled]]
+    for row in np.flatnonzero(~filled).tolist():
+        wrong.setdefault(row, "nothing was shown")
+    owner = np.repeat(np.arange(n), shown.lengths)
+    for row in np.unique(owner[labelled[owner] & ~has_label]).tolist():
+        wrong.setdefault(row, "shown news must all end in -0 or -1, or none of them")
+    cut = labelled[owner] & has_label
+    if cut.all():
+        names = compute.utf8_slice_codeunits(shown.words, 0, -2)
+    else:
+        names = compute.if_else(arrow.array(cut), compute.utf8_slice_codeunits(shown.words, 0, -2), shown.words)
+    return labelled, (clicked & cut).astype(np.int64), names
+
+
+def _in_news(names: Any, news: IdMap) -> Ints:
+    """(T,) The row of each name in ``news``, -1 for those that are not in it."""
+    encoded = names.dictionary_encode()
+    known = np.array([news.ids.get(name, -1) for name in encoded.dictionary.to_pylist()], np.int64)
+    return known[encoded.indices.to_numpy(zero_copy_only=False)] if len(known) else np.zeros(0, np.int64)
+
+
+def _nullable(lists: Ragged, filled: Any) -> Any:
+    """``lists`` as an Arrow array, null where not ``filled``."""
+    arrow = require("pyarrow", extra="train")
+    offsets = arrow.array(lists.offsets, arrow.int32())
+    mask = None if filled.all() else arrow.array(~filled)
+    return arrow.ListArray.from_arrays(offsets, arrow.array(lists.ids, arrow.int32()), mask=mask)
+
+
+def _plain(column: Any) -> Any:
+    arrow = require("pyarrow", extra="train")
+    return column.cast(arrow.string())

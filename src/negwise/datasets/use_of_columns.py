@@ -1,0 +1,94 @@
+"""Says what was done with each column and file of a data set, for `negwise data`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+
+from negwise.datasets.column_roles import INTERACTIONS, RATINGS, matching_names
+from negwise.datasets.file_rows import VALUE, read_blocks
+from negwise.datasets.formats import DetectedFormat
+from negwise.datasets.positives import Condition, numbers_of
+from negwise.datasets.table_cache import open_tables
+from negwise.words import is_unbroken
+
+MISSING_VALUES = {"nan", "none", "null", "na", "n/a", "<na>"}
+"""Ids that are texts as any other, and are likely to be what a program wrote for nothing."""
+
+Remark = tuple[str, str]
+"""What a remark is about, and what it says."""
+
+
+def describe_columns(
+    detected: DetectedFormat, chosen: Mapping[str, str], positive: Condition | None, folder: Path
+) -> list[Remark]:
+    """Remarks on columns that have no role, on ratings, ids, texts and files. ``folder`` has the tables."""
+    remarks = [(f"file {name}", f"not read: {why}") for name, why in detected.ignored]
+    if detected.kind != "mind":
+        unused = [name for name in detected.names if name not in chosen.values()]
+        ratings = [] if positive is not None or "label" in chosen else matching_names(unused, RATINGS)
+        remarks += [(f"column {name}", _of_ratings(detected, name, chosen)) for name in ratings]
+        remarks += [(f"column {name}", _ignored(name, chosen, detected.kind)) for name in unused if name not in ratings]
+    if positive is not None:
+        remarks.append((f"column {chosen[VALUE]}", f"rows with {positive} are positives, all others have the label 0"))
+    if detected.kind in ("pairs", "mind"):
+        return remarks + _of_texts(folder)
+    return remarks + _of_ids(folder)
+
+
+def _ignored(name: str, chosen: Mapping[str, str], kind: str) -> str:
+    low = name.lower()
+    if kind != "pairs" and "time" not in chosen and any(word in low for word in ("time", "date", "day", "when")):
+        return f"ignored: its name is no role. If it is the time, type --column time={name}"
+    role = next((role for role in INTERACTIONS if matching_names([name], INTERACTIONS[role])), None)
+    if kind != "pairs" and role == "label":
+        return "ignored: --positive makes the labels"
+    return "ignored: its name is no role"
+
+
+def _of_ratings(detected: DetectedFormat, name: str, chosen: Mapping[str, str]) -> str:
+    """How ratings were used, with their range in the first rows."""
+    block = next(iter(read_blocks(detected, {**chosen, VALUE: name})), None)
+    numbers = np.zeros(0) if block is None else numbers_of(block.columns[VALUE])
+    numbers = numbers[np.isfinite(numbers)]
+    if not len(numbers) or numbers.min() == numbers.max():
+        return "ratings that are not used: every row is a positive"
+    low, high = numbers.min(), numbers.max()
+    middle = np.quantile(numbers, 0.5, method="higher")
+    return (
+        f"ratings from {low:g} to {high:g} that are not used: every row is a positive. "
+        f'To count only high ones, type --positive "{name}>={middle:g}"'
+    )
+
+
+def _of_ids(folder: Path) -> list[Remark]:
+    """Ids that look like missing values."""
+    tables = open_tables(folder)
+    remarks = []
+    for role, table in (("user", "users"), ("item", "items")):
+        names = tables[table]["id"].to_pylist()
+        strange = {at: name for at, name in enumerate(names) if name.lower() in MISSING_VALUES}
+        if strange:
+            rows = np.isin(tables["interactions"][role].to_numpy(), list(strange)).sum()
+            listed = ", ".join(repr(name) for name in strange.values())
+            remarks.append(
+                (f"{role} {listed}", f"an id as any other, in {rows:,} rows. If it means nothing, remove them")
+            )
+    return remarks
+
+
+def _of_texts(folder: Path) -> list[Remark]:
+    """How texts were cut into words."""
+    words = open_tables(folder)["words"]["id"].to_pylist()
+    unbroken = sum(map(is_unbroken, words))
+    cut = "texts are cut into words: runs of letters and digits, in lower case"
+    if not unbroken:
+        return [("words", cut)]
+    return [
+        (
+            "words",
+            f"{cut}; scripts without word breaks (Chinese, Japanese, Thai, ...) into characters, {unbroken:,} of them",
+        )
+    ]
