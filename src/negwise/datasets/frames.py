@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from negwise.datasets.arrow_files import BATCH_ROWS
+from negwise.datasets.table_cache import cache_folder
 from negwise.errors import InputError, quote, require
 from negwise.files import write_atomically
 
@@ -23,11 +24,11 @@ EXPECTED = (
 )
 
 
-def as_path(data: Any, cache: Path) -> str | os.PathLike[str]:
+def as_path(data: Any, cache: Path | None = None) -> str | os.PathLike[str]:
     """``data`` if it is a path; else the path of the file in ``cache`` that holds it."""
     if isinstance(data, str | os.PathLike):
         return data
-    return store(data, cache)
+    return store(data, cache_folder() if cache is None else cache)
 
 
 def store(data: Any, cache: Path) -> Path:

@@ -19,7 +19,7 @@ from negwise.datasets.read_interactions import read_interactions
 from negwise.datasets.read_mind import read_mind
 from negwise.datasets.read_pairs import read_pairs
 from negwise.datasets.table_cache import LAYOUT, cache_folder, cached_facts, content_key, get_or_build, open_tables
-from negwise.datasets.use_of_columns import describe_columns
+from negwise.datasets.use_of_columns import Remark, describe_columns
 from negwise.errors import InputError
 
 
@@ -40,7 +40,7 @@ class Source:
     problems: tuple[Problem, ...] = ()
     parts: tuple[str, ...] = ()
     columns: dict[str, str] = field(default_factory=dict)
-    remarks: tuple[tuple[str, str], ...] = ()
+    remarks: tuple[Remark, ...] = ()
 
     @cached_property
     def word_list(self) -> list[str]:
@@ -93,7 +93,8 @@ def read(
             raise InputError(f"{path}: {detected.kind} without a single row. Is the file complete?")
         listed = [asdict(problem) | {"file": files.index(problem.file)} for problem in bad_rows.problems]
         facts = {"path": str(path), "kind": detected.kind, "digest": key, "parts": detected.parts}
-        used = {"columns": chosen, "remarks": describe_columns(detected, chosen, condition, folder)}
+        remarks = describe_columns(detected, chosen, condition, folder)
+        used = {"columns": chosen, "remarks": [asdict(remark) for remark in remarks]}
         return {**facts, **used, "rows": rows, "problems": listed}
 
     files = [str(file) for file in detected.files]
@@ -117,7 +118,7 @@ def open_source(key: str, cache: str | os.PathLike[str] | None = None) -> Source
 
 
 def _source(path: str, facts: dict[str, Any], folder: Path, problems: tuple[Problem, ...]) -> Source:
-    remarks = tuple((name, what) for name, what in facts.get("remarks", ()))
+    remarks = tuple(Remark(**remark) for remark in facts.get("remarks", ()))
     return Source(
         path,
         facts["kind"],

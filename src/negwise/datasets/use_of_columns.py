@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -17,35 +18,44 @@ from negwise.words import is_unbroken
 MISSING_VALUES = {"nan", "none", "null", "na", "n/a", "<na>"}
 """Ids that are texts as any other, and are likely to be what a program wrote for nothing."""
 
-Remark = tuple[str, str]
-"""What a remark is about, and what it says."""
+
+@dataclass(frozen=True)
+class Remark:
+    """``about`` a column, a file or the ids: ``what`` was done with it."""
+
+    about: str
+    what: str
 
 
 def describe_columns(
     detected: DetectedFormat, chosen: Mapping[str, str], positive: Condition | None, folder: Path
 ) -> list[Remark]:
     """Remarks on columns that have no role, on ratings, ids, texts and files. ``folder`` has the tables."""
-    remarks = [(f"file {name}", f"not read: {why}") for name, why in detected.ignored]
+    remarks = [Remark(f"file {name}", f"not read: {why}") for name, why in detected.ignored]
     if detected.kind != "mind":
         unused = [name for name in detected.names if name not in chosen.values()]
         ratings = [] if positive is not None or "label" in chosen else matching_names(unused, RATINGS)
-        remarks += [(f"column {name}", _of_ratings(detected, name, chosen)) for name in ratings]
-        remarks += [(f"column {name}", _ignored(name, chosen, detected.kind)) for name in unused if name not in ratings]
+        remarks += [Remark(f"column {name}", _of_ratings(detected, name, chosen)) for name in ratings]
+        remarks += [
+            Remark(f"column {name}", _unused(name, chosen, detected.kind)) for name in unused if name not in ratings
+        ]
     if positive is not None:
-        remarks.append((f"column {chosen[VALUE]}", f"rows with {positive} are positives, all others have the label 0"))
+        remarks.append(
+            Remark(f"column {chosen[VALUE]}", f"rows with {positive} are positives, all others have the label 0")
+        )
     if detected.kind in ("pairs", "mind"):
         return remarks + _of_texts(folder)
     return remarks + _of_ids(folder)
 
 
-def _ignored(name: str, chosen: Mapping[str, str], kind: str) -> str:
-    low = name.lower()
-    if kind != "pairs" and "time" not in chosen and any(word in low for word in ("time", "date", "day", "when")):
-        return f"ignored: its name is no role. If it is the time, type --column time={name}"
-    role = next((role for role in INTERACTIONS if matching_names([name], INTERACTIONS[role])), None)
-    if kind != "pairs" and role == "label":
+def _unused(name: str, chosen: Mapping[str, str], kind: str) -> str:
+    if kind == "pairs":
+        return "ignored: no role has this name"
+    if matching_names([name], INTERACTIONS["label"]):
         return "ignored: --positive makes the labels"
-    return "ignored: its name is no role"
+    if "time" not in chosen and any(word in name.lower() for word in ("time", "date", "day", "when")):
+        return f"ignored: no role has this name. If it is the time, type --column time={name}"
+    return "ignored: no role has this name"
 
 
 def _of_ratings(detected: DetectedFormat, name: str, chosen: Mapping[str, str]) -> str:
@@ -83,12 +93,7 @@ def _of_texts(folder: Path) -> list[Remark]:
     """How texts were cut into words."""
     words = open_tables(folder)["words"]["id"].to_pylist()
     unbroken = sum(map(is_unbroken, words))
-    cut = "texts are cut into words: runs of letters and digits, in lower case"
-    if not unbroken:
-        return [("words", cut)]
-    return [
-        (
-            "words",
-            f"{cut}; scripts without word breaks (Chinese, Japanese, Thai, ...) into characters, {unbroken:,} of them",
-        )
-    ]
+    what = "texts are cut into words: runs of letters and digits, in lower case"
+    if unbroken:
+        what += f". Texts without word breaks, as in Chinese, are cut into characters ({unbroken:,} different ones)"
+    return [Remark("words", what)]
