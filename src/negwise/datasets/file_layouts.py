@@ -11,7 +11,6 @@ import glob
 import json
 import os
 import re
-from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -64,7 +63,7 @@ def _of_folder(path: Path) -> Layout:
         return Layout(_saved(path))
     if inter := [file for ending in COMPRESSED_ENDINGS for file in sorted(path.glob(f"*.inter{ending}"))]:
         return _one_of(path, inter)
-    files = _data_files(path) or _data_files(path / "data") or _in_subfolders(path)
+    files = _data_files(path) or _data_files(path / "data") or _in_subfolders(path) or _plain_files(path)
     if not files:
         raise InputError(
             f"{path}: expected MIND, ratings.dat, ratings.csv or data files, found nothing. Pass the file."
@@ -152,7 +151,8 @@ def _one_of(path: Path, files: list[Path]) -> Layout:
 
 
 def _data_files(folder: Path) -> list[Path]:
-    return _without_notes(folder.iterdir()) if folder.is_dir() else []
+    """The files of ``folder``, if there is one, without those about the data."""
+    return [file for file in _plain_files(folder) if not _NO_DATA.fullmatch(file.name)] if folder.is_dir() else []
 
 
 def _in_subfolders(path: Path) -> list[Path]:
@@ -161,10 +161,8 @@ def _in_subfolders(path: Path) -> list[Path]:
     return [file for folder in folders for file in _data_files(folder)]
 
 
-def _without_notes(entries: Iterable[Path]) -> list[Path]:
-    """Data files, sorted; hidden files and those about the data are none."""
-    files = [file for file in sorted(entries) if file.is_file() and not file.name.startswith((".", "_"))]
-    return [file for file in files if not _NO_DATA.fullmatch(file.name)] if len(files) > 1 else files
+def _plain_files(folder: Path) -> list[Path]:
+    return [file for file in sorted(folder.iterdir()) if file.is_file() and not file.name.startswith(".")]
 
 
 def _find_file(folder: Path, name: str) -> Path | None:

@@ -39,8 +39,7 @@ def store(data: Any, cache: Path) -> Path:
     with arrow.ipc.new_file(sink, table.schema) as writer:
         writer.write_table(table, max_chunksize=BATCH_ROWS)
     content = sink.getvalue()
-    name = f"{type(data).__module__.split('.')[0]}-{hashlib.sha256(content).hexdigest()[:16]}.arrow"
-    path = cache / FOLDER / name
+    path = cache / FOLDER / f"frame-{hashlib.sha256(content).hexdigest()[:16]}.arrow"
     if not path.exists():
         try:
             write_atomically(path, content)

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from negwise.datasets.row_blocks import Wrong, cell
 from negwise.errors import InputError, quote, require
 
-_FORM = re.compile(r"\s*(.+?)\s*(>=|<=|==|!=|>|<|=)\s*(.+?)\s*")
+_FORM = re.compile(r"\s*([^<>=!]+?)\s*(>=|<=|==|!=|>|<|=)\s*(.+?)\s*")
 _BY_NUMBER = {">=": np.greater_equal, "<=": np.less_equal, ">": np.greater, "<": np.less}
 _EQUAL = {"=": np.equal, "==": np.equal, "!=": np.not_equal}
 

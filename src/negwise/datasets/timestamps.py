@@ -67,7 +67,7 @@ def _times_by_arrow(column: Any) -> Times:
         micro = column.cast(arrow.timestamp("us", kind.tz), safe=False).cast(arrow.int64()).fill_null(0)
         return np.rint(micro.to_numpy(zero_copy_only=False) / 1e6 * 1000).astype(np.int64), empty
     if types.is_date(kind):
-        days = column.cast(arrow.date32()).cast(arrow.int32()).fill_null(0).to_numpy(zero_copy_only=False)
+        days = column.cast(arrow.date32(), safe=False).cast(arrow.int32()).fill_null(0).to_numpy(zero_copy_only=False)
         return days.astype(np.int64) * DAY_MS, empty
     if types.is_integer(kind) or types.is_floating(kind):
         seconds = column.cast(arrow.float64(), safe=False).fill_null(0.0).to_numpy(zero_copy_only=False)

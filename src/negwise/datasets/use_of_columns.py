@@ -13,9 +13,10 @@ from negwise.datasets.file_rows import VALUE, read_blocks
 from negwise.datasets.formats import DetectedFormat
 from negwise.datasets.positives import Condition, numbers_of
 from negwise.datasets.table_cache import open_tables
+from negwise.errors import require
 from negwise.words import is_unbroken
 
-MISSING_VALUES = {"nan", "none", "null", "na", "n/a", "<na>"}
+MISSING_VALUES = ("nan", "none", "null", "na", "n/a", "<na>")
 """Ids that are texts as any other, and are likely to be what a program wrote for nothing."""
 
 
@@ -75,17 +76,17 @@ def _of_ratings(detected: DetectedFormat, name: str, chosen: Mapping[str, str]) 
 
 def _of_ids(folder: Path) -> list[Remark]:
     """Ids that look like missing values."""
-    tables = open_tables(folder)
-    remarks = []
+    compute = require("pyarrow.compute", extra="train")
+    tables, remarks = open_tables(folder), []
     for role, table in (("user", "users"), ("item", "items")):
-        names = tables[table]["id"].to_pylist()
-        strange = {at: name for at, name in enumerate(names) if name.lower() in MISSING_VALUES}
-        if strange:
-            rows = np.isin(tables["interactions"][role].to_numpy(), list(strange)).sum()
-            listed = ", ".join(repr(name) for name in strange.values())
-            remarks.append(
-                (f"{role} {listed}", f"an id as any other, in {rows:,} rows. If it means nothing, remove them")
-            )
+        names = tables[table]["id"]
+        found = compute.is_in(compute.utf8_lower(names), require("pyarrow", extra="train").array(MISSING_VALUES))
+        strange = np.flatnonzero(found.to_numpy())
+        if len(strange):
+            rows = np.isin(tables["interactions"][role].to_numpy(), strange).sum()
+            listed = ", ".join(repr(names[int(at)].as_py()) for at in strange)
+            what = f"an id as any other, in {rows:,} rows. If it stands for a missing one, remove these rows"
+            remarks.append(Remark(f"{role} {listed}", what))
     return remarks
 
 
