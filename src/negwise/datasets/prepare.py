@@ -84,7 +84,7 @@ def load_sequences(source: Source) -> Sequences:
         times,
         len(source.tables["users"]),
         len(source.tables["items"]),
-        int_column(table, "label"),
+        table["label"].to_numpy(),
     )
 
 

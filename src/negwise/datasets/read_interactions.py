@@ -15,10 +15,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from negwise.datasets.bad_rows import BadRows
-from negwise.datasets.id_columns import IdMap, id_texts, keep
+from negwise.datasets.delimited import IDS
+from negwise.datasets.id_columns import id_texts, keep
+from negwise.datasets.numbered_rows import NumberedRows
 from negwise.datasets.positives import Condition, holds
 from negwise.datasets.row_blocks import RowBlock, Wrong, cell
-from negwise.datasets.table_cache import TableWriter
 from negwise.datasets.timestamps import looks_like_a_day, times_of
 from negwise.errors import InputError, quote, require
 
@@ -30,14 +31,11 @@ def read_interactions(
     blocks: Iterable[RowBlock], folder: Path, bad_rows: BadRows, positive: Condition | None = None
 ) -> int:
     """Write the tables. Returns the number of good rows. ``positive`` makes the labels, from the role "value"."""
-    users, items, impressions = IdMap(), IdMap(), IdMap()
     days = _Days()
-    with TableWriter(folder, "interactions", COLUMNS) as table:
+    with NumberedRows(folder, "interactions", COLUMNS, IDS) as table:
         for block in blocks:
             cells, wrong = block.columns, Wrong()
-            names = {
-                role: id_texts(cells[role], role, wrong) for role in ("user", "item", "impression") if role in cells
-            }
+            names = {role: id_texts(cells[role], role, wrong) for role in IDS if role in cells}
             time = times_of(cells["time"], wrong) if "time" in cells else None
             if positive is not None:
                 label = holds(positive, cells["value"], wrong)
@@ -49,18 +47,18 @@ def read_interactions(
                 label, time = label[good], None if time is None else time[good]
             table.write(
                 {
-                    "user": users.numbers(names["user"]),
-                    "item": items.numbers(names["item"]),
+                    "user": names["user"],
+                    "item": names["item"],
                     "time": time,
                     "label": label,
-                    "impression": impressions.numbers(names["impression"]) if "impression" in names else None,
+                    "impression": names.get("impression"),
                 }
             )
             if time is not None:
                 days.check(block.file, time)
     days.refuse()
-    users.write(folder, "users")
-    items.write(folder, "items")
+    table.write_names("user", "users")
+    table.write_names("item", "items")
     return table.rows
 
 

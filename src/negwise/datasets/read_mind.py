@@ -18,6 +18,7 @@ from negwise.datasets.file_layouts import SPLIT_FOLDERS
 from negwise.datasets.file_rows import Progress
 from negwise.datasets.formats import DetectedFormat
 from negwise.datasets.id_columns import WHITE_SPACE, IdMap, keep
+from negwise.datasets.numbered_rows import NumberedRows
 from negwise.datasets.ragged import Ints, Ragged, offsets_of
 from negwise.datasets.row_blocks import RowBlock, Wrong
 from negwise.datasets.table_cache import TableWriter
@@ -36,19 +37,20 @@ _FIELDS = ("id", "category", "subcategory", "title", "abstract")
 def read_mind(detected: DetectedFormat, folder: Path, bad_rows: BadRows, progress: Progress | None = None) -> int:
     """Write the tables. Returns the number of impressions."""
     parts = [SPLIT_FOLDERS.index(part) if part else 0 for part in detected.parts]
-    news, vocabulary, users = IdMap(), IdMap(), IdMap()
-    with TableWriter(folder, "news", NEWS) as table:
+    news, vocabulary = IdMap(), IdMap()
+    with TableWriter(folder, "news", NEWS) as news_table:
         for file, part in zip(detected.files[0::2], parts, strict=True):
-            _read_news(file, part, table, news, vocabulary, bad_rows)
+            _read_news(file, part, news_table, news, vocabulary, bad_rows)
     vocabulary.write(folder, "words")
+    listed = require("pyarrow", extra="train").array(list(news.ids), "string")
     sizes = [file.stat().st_size for file in detected.files[1::2]]
-    with TableWriter(folder, "impressions", IMPRESSIONS) as table:
+    with NumberedRows(folder, "impressions", IMPRESSIONS, ("user",)) as table:
         for at, (file, part) in enumerate(zip(detected.files[1::2], parts, strict=True)):
             for block in _behaviors(file):
-                _add_impressions(block, part, table, news, users, bad_rows)
+                _add_impressions(block, part, table, listed, bad_rows)
                 if progress is not None:
                     progress((sum(sizes[:at]) + block.share * sizes[at]) / max(sum(sizes), 1))
-    users.write(folder, "users")
+    table.write_names("user", "users")
     return table.rows
 
 
@@ -93,9 +95,7 @@ def _behaviors(file: Path) -> Iterator[RowBlock]:
     return cut_lines(file, BEHAVIORS_CUT, {"user": 1, "time": 2, "history": 3, "shown": 4})
 
 
-def _add_impressions(
-    block: RowBlock, part: int, table: TableWriter, news: IdMap, users: IdMap, bad_rows: BadRows
-) -> None:
+def _add_impressions(block: RowBlock, part: int, table: NumberedRows, news: Any, bad_rows: BadRows) -> None:
     compute = require("pyarrow.compute", extra="train")
     wrong: Wrong = Wrong()
     clock = block.columns["time"]
@@ -116,7 +116,7 @@ def _add_impressions(
     rows = np.arange(len(block)) if good is None else np.flatnonzero(good)
     table.write(
         {
-            "user": users.numbers(keep(user.dictionary_encode(), good)),
+            "user": keep(user.dictionary_encode(), good),
             "time": times[rows],
             "part": np.full(len(rows), part, np.int8),
             "history": Ragged(offsets_of(past.lengths), numbers[0]).take(rows),
@@ -165,11 +165,10 @@ def _labels(shown: Words, wrong: Wrong) -> tuple[Any, Ints, Any]:
     return labelled, (clicked & cut).astype(np.int64), names
 
 
-def _in_news(names: Any, news: IdMap) -> Ints:
+def _in_news(names: Any, news: Any) -> Ints:
     """(T,) The row of each name in ``news``, -1 for those that are not in it."""
-    encoded = names.dictionary_encode()
-    known = np.array([news.ids.get(name, -1) for name in encoded.dictionary.to_pylist()], np.int64)
-    return known[encoded.indices.to_numpy(zero_copy_only=False)] if len(known) else np.zeros(0, np.int64)
+    found = require("pyarrow.compute", extra="train").index_in(names, value_set=news)
+    return found.fill_null(-1).to_numpy(zero_copy_only=False).astype(np.int64)
 
 
 def _nullable(lists: Ragged, filled: Any) -> Any:
