@@ -29,7 +29,7 @@ def form_of(first: bytes) -> str | None:
 def column_names(file: Path, form: str) -> tuple[str, ...]:
     arrow = require("pyarrow", extra="train")
     try:
-        with _open(file, form, []) as (schema, _, _):
+        with _open(file, form, []) as (schema, _):
             return tuple(schema.names)
     except (arrow.ArrowException, OSError) as error:
         raise InputError(f"{file}: cannot be read as {_NAMES[form]} ({error}). Is the file complete?") from error
@@ -38,26 +38,27 @@ def column_names(file: Path, form: str) -> tuple[str, ...]:
 def table_rows(file: Path, form: str, chosen: Mapping[str, str]) -> Iterator[RowBlock]:
     """Cells by role, at most `BATCH_ROWS` at a time."""
     arrow, done = require("pyarrow", extra="train"), 0
+    ids = [name for role, name in chosen.items() if role in IDS]
     try:
-        with _open(file, form, list(chosen.values()), [name for role, name in chosen.items() if role in IDS]) as (
-            _, total, batches,
-        ):  # fmt: skip
-            for whole in batches:
+        with _open(file, form, list(chosen.values()), ids) as (_, batches):
+            for whole, share in batches:
                 for at in range(0, whole.num_rows, BATCH_ROWS):
                     batch = whole.slice(at, BATCH_ROWS)
                     columns = {role: _plain(arrow, batch.column(name)) for role, name in chosen.items()}
                     numbers = np.arange(done + 1, done + batch.num_rows + 1)
                     done += batch.num_rows
-                    yield RowBlock(file, columns, numbers, share=done / total if total else 0.5, unit="row")
+                    yield RowBlock(file, columns, numbers, share=share, unit="row")
     except (arrow.ArrowException, OSError) as error:
         raise InputError(f"{file}, after row {done}: reading failed ({error}). Is the file complete?") from error
 
 
+Batches = Iterator[tuple[Any, float]]
+"""Record batches, and the share of the file that is read after each."""
+
+
 @contextmanager
-def _open(
-    file: Path, form: str, columns: list[str], texts: list[str] | None = None
-) -> Iterator[tuple[Any, int | None, Iterator[Any]]]:
-    """The schema, the number of rows if it is known, and the batches of ``columns``."""
+def _open(file: Path, form: str, columns: list[str], ids: list[str] | None = None) -> Iterator[tuple[Any, Batches]]:
+    """The schema and the batches of ``columns``; texts of ``ids`` come as dictionary arrays where that saves work."""
     arrow = require("pyarrow", extra="train")
     with file.open("rb") as raw:  # not by its name, which need not be UTF-8
         if form == "parquet":
@@ -65,16 +66,25 @@ def _open(
             more = {"pre_buffer": False, "buffer_size": READ_AHEAD}
             table = open_table(raw, **more)
             kinds = {field.name: field.type for field in table.schema_arrow}
-            strings = [name for name in texts or () if arrow.types.is_string(kinds[name])]
-            if strings:
-                table = open_table(raw, read_dictionary=strings, **more)
+            texts = [name for name in ids or () if arrow.types.is_string(kinds[name])]
+            if texts:
+                table = open_table(raw, read_dictionary=texts, **more)
             batches = table.iter_batches(batch_size=BATCH_ROWS, columns=columns, use_threads=False)
-            yield table.schema_arrow, table.metadata.num_rows, batches
+            yield table.schema_arrow, _with_shares(batches, table.metadata.num_rows)
         elif form == "arrow":
             reader = arrow.ipc.open_file(raw, options=_only(arrow, raw, columns))
-            yield reader.schema, None, (reader.get_batch(at) for at in range(reader.num_record_batches))
+            n = reader.num_record_batches
+            yield reader.schema, ((reader.get_batch(at), (at + 1) / n) for at in range(n))
         else:
-            yield (reader := arrow.ipc.open_stream(raw)).schema, None, iter(reader)
+            stream, size = arrow.ipc.open_stream(raw), file.stat().st_size
+            yield stream.schema, ((batch, raw.tell() / size) for batch in stream)
+
+
+def _with_shares(batches: Iterator[Any], rows: int) -> Batches:
+    done = 0
+    for batch in batches:
+        done += batch.num_rows
+        yield batch, done / rows
 
 
 def _only(arrow: Any, raw: Any, columns: list[str]) -> Any:

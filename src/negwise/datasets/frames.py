@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import tempfile
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,6 @@ from typing import Any
 from negwise.datasets.arrow_files import BATCH_ROWS
 from negwise.datasets.table_cache import cache_folder
 from negwise.errors import InputError, quote, require
-from negwise.files import write_atomically
 
 FOLDER = "frames"
 EXPECTED = (
@@ -33,21 +33,30 @@ def as_path(data: Any, cache: Path | None = None) -> str | os.PathLike[str]:
 
 def store(data: Any, cache: Path) -> Path:
     """Write ``data`` as an Arrow file, unless it is there already. Returns its path."""
-    arrow = require("pyarrow", extra="train")
     table = to_table(data)
-    sink = arrow.BufferOutputStream()
-    with arrow.ipc.new_file(sink, table.schema) as writer:
-        writer.write_table(table, max_chunksize=BATCH_ROWS)
-    content = sink.getvalue()
-    path = cache / FOLDER / f"frame-{hashlib.sha256(content).hexdigest()[:16]}.arrow"
-    if not path.exists():
-        try:
-            write_atomically(path, content)
-        except OSError as error:
-            raise InputError(
-                f"{cache}: cannot write the cache ({error.strerror}). Set NEGWISE_CACHE to another folder."
-            ) from error
-    return path
+    folder = cache / FOLDER
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        handle, temporary = tempfile.mkstemp(dir=folder, prefix=".frame-")
+        os.close(handle)
+        return _write(table, Path(temporary))
+    except OSError as error:
+        raise InputError(
+            f"{cache}: cannot write the cache ({error.strerror or error}). Set NEGWISE_CACHE to another folder."
+        ) from error
+
+
+def _write(table: Any, temporary: Path) -> Path:
+    """``table`` as a file beside ``temporary``, which gets its name when it is whole: the hash of its content."""
+    arrow = require("pyarrow", extra="train")
+    try:
+        with arrow.ipc.new_file(str(temporary), table.schema) as writer:
+            writer.write_table(table, max_chunksize=BATCH_ROWS)
+        with temporary.open("rb") as stream:
+            content = hashlib.file_digest(stream, "sha256").hexdigest()[:16]
+        return temporary.replace(temporary.with_name(f"frame-{content}.arrow"))
+    finally:
+        temporary.unlink(missing_ok=True)
 
 
 def to_table(data: Any) -> Any:

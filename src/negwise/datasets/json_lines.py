@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from negwise.datasets.column_roles import ROLES, matching_names, numbered_negatives
+from negwise.datasets.delimited import IDS
 from negwise.datasets.line_blocks import LineBlock, line_blocks
 from negwise.datasets.row_blocks import RowBlock
 from negwise.errors import quote, require
@@ -41,8 +42,8 @@ def _parse_by_arrow(block: LineBlock, kind: str, chosen: Mapping[str, str]) -> d
     first = _object(block.data[: block.data.index(b"\n")].decode())
     if first is None:
         return None
-    types = {name: made for name in chosen.values() if (made := _arrow_type(arrow, first.get(name))) is not None}
-    if set(types) != set(chosen.values()):
+    types = {name: _arrow_type(arrow, role, first.get(name)) for role, name in chosen.items()}
+    if None in types.values():
         return None
     try:
         table = reader.read_json(
@@ -57,10 +58,12 @@ def _parse_by_arrow(block: LineBlock, kind: str, chosen: Mapping[str, str]) -> d
     return {role: arrow.concat_arrays(table[name].chunks) for role, name in chosen.items()}
 
 
-def _arrow_type(arrow: Any, value: Any) -> Any:
+def _arrow_type(arrow: Any, role: str, value: Any) -> Any:
     """The type of a column that begins with ``value``; None where only Python can tell."""
     if isinstance(value, str):
         return arrow.string()
+    if isinstance(value, float) and role not in IDS:  # among ids a float would swallow the digits of large numbers
+        return arrow.float64()
     if isinstance(value, int) and not isinstance(value, bool):
         return arrow.int64()
     if isinstance(value, list) and value and all(isinstance(one, str) for one in value):
