@@ -142,6 +142,23 @@ def test_json_lines_are_those_of_the_json_module(tmp_path):
     assert lines == [7, 8, 9, 10, 11, 12, 14, 15, 16]
 
 
+def test_an_object_over_two_lines_is_two_bad_rows(tmp_path, monkeypatch):
+    """Beside two objects on one line there are as many objects as lines, and still each line is its own."""
+    monkeypatch.setattr(line_blocks, "BLOCK_BYTES", 2**21)
+    path = tmp_path / "log.jsonl"
+    path.write_text('{"user": 1, "item": 2}\n{"user": 1,\n"item": 3}\n{"user": 1, "item": 4}{"user": 1, "item": 5}\n')
+    source = read(path, skip_bad=3, cache=tmp_path / "cache")
+    assert [problem.where for problem in source.problems] == ["line 2", "line 3", "line 4"]
+
+
+def test_a_row_after_a_quoted_line_end_has_its_own_line(tmp_path, monkeypatch):
+    monkeypatch.setattr(line_blocks, "BLOCK_BYTES", 2**21)
+    path = tmp_path / "log.csv"
+    path.write_text('user,item,note\na,1,"two\nlines"\n\nb,2,"x"\n,3,"y"\n')
+    with pytest.raises(InputError, match="line 6: no user"):
+        read(path, cache=tmp_path / "cache")
+
+
 def test_a_block_that_arrow_parses_is_the_same_as_in_python(tmp_path):
     dice = random.Random(1)
     rows = [{"user": f"u{dice.randrange(9)}", "item": dice.randrange(99), "note": '{["é'} for _ in range(50)]
@@ -171,6 +188,7 @@ def test_words_of_a_column_are_those_of_each_text(seed):
 
 
 TIMES = ["5", " 6 ", "7.25", "1e3", "978300760123", "2019-11-12", "2019-11-12 10:11:12", "2019-11-12T10:11:12.1235",
+         "2019-11-12T10:11:12.1239",
          "2019-11-12T10:11:12+02:00", "20191112T101112", "nan", "inf", "", "soon", "0x1F", "1_000", "-5", "1e15",
          "1e16",
          "2019-W46-2", "2019-02-30", "٣"]  # fmt: skip

@@ -70,6 +70,27 @@ def test_what_is_no_id_is_refused_with_its_row(value, tmp_path):
     assert list(wrong) == [1]
 
 
+@pytest.mark.parametrize("form", ["parquet", "arrow", "frame"])
+def test_categories_are_numbered_by_first_appearance_and_only_those_that_occur(form, tmp_path):
+    """A categorical column has its categories in an order of its own, some without a row."""
+    codes = pa.array([3, 1, 3, 2], pa.int32())
+    users = pa.DictionaryArray.from_arrays(codes, pa.array(["a", "b ", "c", "d", "e"]))
+    table = pa.table({"user": users, "item": pa.array(["y", "x", "x", "z"])})
+    data = tmp_path / "log"
+    if form == "parquet":
+        pq.write_table(table, data)
+    elif form == "arrow":
+        with pa.ipc.new_file(str(data), table.schema) as writer:
+            writer.write_table(table)
+    else:
+        data = table
+    source = read(data, cache=tmp_path / "cache")
+    assert source.tables["users"]["id"].to_pylist() == ["d", "b", "c"]
+    assert source.tables["interactions"]["user"].to_pylist() == [0, 1, 0, 2]
+    names = id_texts(users, "user", Wrong())
+    assert names.dictionary.to_pylist() == ["d", "b", "c"]
+
+
 def test_a_column_of_numbers_with_gaps(tmp_path):
     path = tmp_path / "log.parquet"
     pq.write_table(pa.table({"user": pa.array([1.0, None, float("nan"), 2.0]), "item": [1, 2, 3, 4]}), path)

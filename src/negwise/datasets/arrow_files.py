@@ -13,7 +13,7 @@ from negwise.datasets.delimited import IDS
 from negwise.datasets.row_blocks import RowBlock
 from negwise.errors import InputError, require
 
-BATCH_ROWS = 2**16
+BATCH_ROWS = 2**17
 READ_AHEAD = 2**16
 """Bytes of a column to read ahead. Without a limit pyarrow holds a whole row group, which may be the whole file."""
 MAGIC = {b"PAR1": "parquet", b"ARROW1": "arrow", b"\xff\xff\xff\xff": "arrow-stream"}

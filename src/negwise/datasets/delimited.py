@@ -63,12 +63,13 @@ def csv_rows(file: Path, cut: Cut, places: Mapping[str, int]) -> Iterator[RowBlo
     rest: LineBlock | None = None  # lines of a row that ends in the next block
     for block in blocks:
         block = block if rest is None else _joined(rest, block)
-        whole, rest = _at_row_end(block, cut.separator.encode())
-        if whole is None:
+        found = _at_row_end(block, cut.separator.encode())
+        if found is None:
             yield _cut_by_csv_module(file, block, blocks, cut, places)
             rest = None
             continue
-        numbers, columns = _first_lines(whole), _cut_by_arrow(whole.data, cut, places)
+        whole, numbers, rest = found
+        columns = _cut_by_arrow(whole.data, cut, places)
         if columns is None or len(_any(columns)) != len(numbers):
             yield _cut_by_csv_module(file, whole, iter(()), cut, places)
         else:
@@ -227,46 +228,38 @@ def _after_header(blocks: Iterable[LineBlock]) -> Iterator[LineBlock]:
         yield LineBlock(block.data[at:], block.numbers[lines:], block.bad, block.share)
 
 
-def _at_row_end(block: LineBlock, separator: bytes) -> tuple[LineBlock | None, LineBlock | None]:
-    """The whole rows of ``block`` and the lines of the row that is not complete.
+def _at_row_end(block: LineBlock, separator: bytes) -> tuple[LineBlock, NDArray[np.int64], LineBlock | None] | None:
+    """The whole rows of ``block``, the first line of each but for blank lines, and the lines of a row that goes on.
 
-    None for the whole rows if a quote is neither at the edge of a cell nor doubled within a quoted one: then only the
-    csv module can tell where rows end.
+    None if a quote is neither at the edge of a cell nor doubled within a quoted one: then only the csv module can tell
+    where rows end.
     """
-    data = block.data
+    data, numbers = block.data, block.numbers
     if b"\r" in data:
-        return None, None
-    if b'"' not in data:
-        return block, None
+        return None
+    has_quotes = b'"' in data
+    if not has_quotes and b"\n\n" not in data and not data.startswith(b"\n"):
+        return block, numbers, None
     text = np.frombuffer(data, np.uint8)
-    quotes = np.flatnonzero(text == _QUOTE)
-    edges = np.frombuffer(separator + b'\n"', np.uint8)
-    # Opening quotes are those at even places: within a quoted cell a doubled quote closes it and opens it again.
-    opening, closing = quotes[::2], quotes[1::2]
-    if not (np.isin(text[opening[opening > 0] - 1], edges).all() and np.isin(text[closing + 1], edges).all()):
-        return None, None
     ends = np.flatnonzero(text == _LINE_END)
-    outside = np.searchsorted(quotes, ends) % 2 == 0
-    if outside[-1]:
-        return block, None
-    if len(data) > MAX_LINE:
-        return None, None
-    lines = int(np.flatnonzero(outside)[-1]) + 1 if outside.any() else 0
-    at = int(ends[lines - 1]) + 1 if lines else 0
-    whole = LineBlock(data[:at], block.numbers[:lines], block.bad, block.share)
-    return whole, LineBlock(data[at:], block.numbers[lines:], [], block.share)
-
-
-def _first_lines(block: LineBlock) -> NDArray[np.int64]:
-    """The number of the first line of each row of ``block``, without blank lines; rows are whole."""
-    text = np.frombuffer(block.data, np.uint8)
-    ends = np.flatnonzero(text == _LINE_END)
-    starts = np.append(0, ends[:-1] + 1)[: len(ends)]
-    first = starts < ends
-    if b'"' in block.data:
+    row_ends = np.arange(len(ends))  # lines that end a row
+    if has_quotes:
         quotes = np.flatnonzero(text == _QUOTE)
-        first &= np.searchsorted(quotes, starts) % 2 == 0
-    return block.numbers[first]
+        edges = np.frombuffer(separator + b'\n"', np.uint8)
+        # Opening quotes are those at even places: within a quoted cell a doubled quote closes it and opens it again.
+        opening, closing = quotes[::2], quotes[1::2]
+        if not (np.isin(text[opening[opening > 0] - 1], edges).all() and np.isin(text[closing + 1], edges).all()):
+            return None
+        row_ends = np.flatnonzero(np.searchsorted(quotes, ends) % 2 == 0)
+    lines = int(row_ends[-1]) + 1 if len(row_ends) else 0
+    if lines < len(ends) and len(data) > MAX_LINE:
+        return None
+    first = np.append(0, row_ends + 1)[:-1]
+    starts = np.append(0, ends + 1)[first]
+    first = first[starts < ends[first]]
+    at = int(ends[lines - 1]) + 1 if lines else 0
+    rest = LineBlock(data[at:], numbers[lines:], [], block.share) if lines < len(ends) else None
+    return LineBlock(data[:at], numbers[:lines], block.bad, block.share), numbers[first], rest
 
 
 def _joined(first: LineBlock, second: LineBlock) -> LineBlock:

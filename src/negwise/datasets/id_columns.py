@@ -25,7 +25,10 @@ Codes = NDArray[np.int32]
 
 
 class IdMap:
-    """Numbers for names, in the order of first appearance."""
+    """Numbers for names, in the order of first appearance: for words, news, and users whose rows are long lists.
+
+    Rows of short cells are numbered faster by `negwise.datasets.numbered_rows`.
+    """
 
     def __init__(self) -> None:
         self.ids: dict[str, int] = {}
@@ -48,11 +51,14 @@ _NONE = np.zeros(0, np.int32)
 
 
 def id_texts(column: Any, role: str, wrong: Wrong) -> Any:
-    """The ids of ``column`` (N,) as a dictionary array of texts. Rows without an id get a message in ``wrong``."""
+    """The ids of ``column`` (N,) as a dictionary array of texts. Rows without an id get a message in ``wrong``.
+
+    Its dictionary is in the order of first appearance, and may have a text twice.
+    """
     arrow = require("pyarrow", extra="train")
     if isinstance(column, list):
         return _of_objects(arrow, column, role, wrong)
-    encoded = column if isinstance(column, arrow.DictionaryArray) else _encode(arrow, column)
+    encoded = _in_order(arrow, column) if isinstance(column, arrow.DictionaryArray) else _encode(arrow, column)
     if encoded is None:
         for row in range(len(column)):
             wrong.setdefault(row, _refused(column[row].as_py(), role))
@@ -64,7 +70,7 @@ def id_texts(column: Any, role: str, wrong: Wrong) -> Any:
         refused[-1] = f"no {role}"
         for row in np.flatnonzero(np.isin(found, list(refused))).tolist():
             wrong.setdefault(row, refused[int(found[row])])
-    return _merged(arrow, codes, texts)
+    return arrow.DictionaryArray.from_arrays(codes, texts)
 
 
 def keep(names: Any, good: NDArray[np.bool_] | None) -> Any:
@@ -148,9 +154,13 @@ def _refused(value: Any, role: str) -> str:
     return f"{role} {quote(value)} is a {type(value).__name__}, expected text or a whole number"
 
 
-def _merged(arrow: Any, codes: Any, texts: Any) -> Any:
-    """A dictionary array with each text once: ids that differ in the white space around them are the same."""
-    again = texts.dictionary_encode()
-    if len(again.dictionary) == len(texts):
-        return arrow.DictionaryArray.from_arrays(codes, texts)
-    return arrow.DictionaryArray.from_arrays(again.indices.take(codes), again.dictionary)
+def _in_order(arrow: Any, column: Any) -> Any:
+    """A dictionary array of the values that occur, in the order of first appearance; a categorical has others too."""
+    codes = column.indices.fill_null(0).to_numpy(zero_copy_only=False).astype(np.int64)
+    highest = np.maximum.accumulate(codes) if len(codes) else codes
+    # In that order each new value has the next number.
+    complete = not column.null_count and len(codes) and codes[0] == 0 and highest[-1] == len(column.dictionary) - 1
+    if complete and (np.diff(highest) <= 1).all():
+        return column
+    again = column.indices.dictionary_encode()
+    return arrow.DictionaryArray.from_arrays(again.indices, column.dictionary.take(again.dictionary))

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from negwise.datasets.bad_rows import BadRows
 from negwise.datasets.delimited import Cut, cut_lines
@@ -18,7 +19,6 @@ from negwise.datasets.file_layouts import SPLIT_FOLDERS
 from negwise.datasets.file_rows import Progress
 from negwise.datasets.formats import DetectedFormat
 from negwise.datasets.id_columns import WHITE_SPACE, IdMap, keep
-from negwise.datasets.numbered_rows import NumberedRows
 from negwise.datasets.ragged import Ints, Ragged, offsets_of
 from negwise.datasets.row_blocks import RowBlock, Wrong
 from negwise.datasets.table_cache import TableWriter
@@ -37,20 +37,20 @@ _FIELDS = ("id", "category", "subcategory", "title", "abstract")
 def read_mind(detected: DetectedFormat, folder: Path, bad_rows: BadRows, progress: Progress | None = None) -> int:
     """Write the tables. Returns the number of impressions."""
     parts = [SPLIT_FOLDERS.index(part) if part else 0 for part in detected.parts]
-    news, vocabulary = IdMap(), IdMap()
+    news, vocabulary, users = IdMap(), IdMap(), IdMap()
     with TableWriter(folder, "news", NEWS) as news_table:
         for file, part in zip(detected.files[0::2], parts, strict=True):
             _read_news(file, part, news_table, news, vocabulary, bad_rows)
     vocabulary.write(folder, "words")
-    listed = require("pyarrow", extra="train").array(list(news.ids), "string")
+    known = _Known.of(news)
     sizes = [file.stat().st_size for file in detected.files[1::2]]
-    with NumberedRows(folder, "impressions", IMPRESSIONS, ("user",)) as table:
+    with TableWriter(folder, "impressions", IMPRESSIONS) as table:
         for at, (file, part) in enumerate(zip(detected.files[1::2], parts, strict=True)):
             for block in _behaviors(file):
-                _add_impressions(block, part, table, listed, bad_rows)
+                _add_impressions(block, part, table, known, users, bad_rows)
                 if progress is not None:
                     progress((sum(sizes[:at]) + block.share * sizes[at]) / max(sum(sizes), 1))
-    table.write_names("user", "users")
+    users.write(folder, "users")
     return table.rows
 
 
@@ -95,7 +95,9 @@ def _behaviors(file: Path) -> Iterator[RowBlock]:
     return cut_lines(file, BEHAVIORS_CUT, {"user": 1, "time": 2, "history": 3, "shown": 4})
 
 
-def _add_impressions(block: RowBlock, part: int, table: NumberedRows, news: Any, bad_rows: BadRows) -> None:
+def _add_impressions(
+    block: RowBlock, part: int, table: TableWriter, news: _Known, users: IdMap, bad_rows: BadRows
+) -> None:
     compute = require("pyarrow.compute", extra="train")
     wrong: Wrong = Wrong()
     clock = block.columns["time"]
@@ -106,22 +108,26 @@ def _add_impressions(block: RowBlock, part: int, table: NumberedRows, news: Any,
     for row in np.flatnonzero(compute.equal(compute.binary_length(user), 0).to_numpy(zero_copy_only=False)).tolist():
         wrong.setdefault(row, "no user")
     past, shown = split(block.columns["history"]), split(block.columns["shown"])
-    labelled, labels, names = _labels(shown, wrong)
-    numbers = [_in_news(words, news) for words in (past.words, names)]
-    for words, found, lengths in ((past.words, numbers[0], past.lengths), (names, numbers[1], shown.lengths)):
-        owner = np.repeat(np.arange(len(block)), lengths)
-        for at in np.flatnonzero(found < 0).tolist():
-            wrong.setdefault(int(owner[at]), f"news {quote(words[at].as_py())} is not in news.tsv")
+    entries = _all_labelled(shown, news) or _labels(shown, news, wrong)
+    history = _in_news(past.words, news.names)
+    for words, found, lengths in ((past.words, history, past.lengths), (entries.names, entries.news, shown.lengths)):
+        if (found < 0).any():
+            owner = np.repeat(np.arange(len(block)), lengths)
+            for at in np.flatnonzero(found < 0).tolist():
+                wrong.setdefault(int(owner[at]), f"news {quote(words[at].as_py())} is not in news.tsv")
     good = block.report(wrong, bad_rows)
-    rows = np.arange(len(block)) if good is None else np.flatnonzero(good)
+    rows = slice(None) if good is None else np.flatnonzero(good)
+    lists = [Ragged(offsets_of(past.lengths), history)]
+    lists += [Ragged(offsets_of(shown.lengths), ids) for ids in (entries.news, entries.labels)]
+    listed = lists if good is None else [one.take(np.flatnonzero(good)) for one in lists]
     table.write(
         {
-            "user": keep(user.dictionary_encode(), good),
+            "user": users.numbers(keep(user.dictionary_encode(), good)),
             "time": times[rows],
-            "part": np.full(len(rows), part, np.int8),
-            "history": Ragged(offsets_of(past.lengths), numbers[0]).take(rows),
-            "shown": Ragged(offsets_of(shown.lengths), numbers[1]).take(rows),
-            "labels": _nullable(Ragged(offsets_of(shown.lengths), labels).take(rows), labelled[rows]),
+            "part": np.full(len(listed[0]), part, np.int8),
+            "history": listed[0],
+            "shown": listed[1],
+            "labels": _nullable(listed[2], entries.labelled[rows]),
         }
     )
 
@@ -141,8 +147,43 @@ def split(column: Any) -> Words:
     )
 
 
-def _labels(shown: Words, wrong: Wrong) -> tuple[Any, Ints, Any]:
-    """Which impressions have labels (N,), the labels (T,), 0 where there are none, and the names without them (T,)."""
+class _Known(NamedTuple):
+    """The names of V news, and (2 V) the same with -0, then with -1 at the end: what impressions list."""
+
+    names: Any
+    labelled: Any
+
+    @classmethod
+    def of(cls, news: IdMap) -> _Known:
+        arrow = require("pyarrow", extra="train")
+        ends = [f"{name}{end}" for end in ("-0", "-1") for name in news.ids]
+        return cls(arrow.array(list(news.ids), "string"), arrow.array(ends, "string"))
+
+
+class _Entries(NamedTuple):
+    """What was shown: the ``news`` (T,) and ``labels`` (T,) of entries, and which impressions are ``labelled`` (N,).
+
+    ``news`` is -1 for ``names`` that are not known; ``labels`` are 0 where there are none.
+    """
+
+    labelled: NDArray[np.bool_]
+    labels: Ints
+    names: Any
+    news: Ints
+
+
+def _all_labelled(shown: Words, news: _Known) -> _Entries | None:
+    """The entries, if every impression has some and all of them are known and have labels; else None."""
+    if not len(news.names) or not shown.lengths.all():
+        return None
+    found = _in_news(shown.words, news.labelled)
+    if (found < 0).any():
+        return None
+    labels, numbers = np.divmod(found, len(news.names))
+    return _Entries(np.ones(len(shown.lengths), bool), labels, shown.words, numbers)
+
+
+def _labels(shown: Words, news: _Known, wrong: Wrong) -> _Entries:
     arrow, compute = require("pyarrow", extra="train"), require("pyarrow.compute", extra="train")
     n, offsets = len(shown.lengths), offsets_of(shown.lengths)
     clicked, skipped = (
@@ -158,11 +199,8 @@ def _labels(shown: Words, wrong: Wrong) -> tuple[Any, Ints, Any]:
     for row in np.unique(owner[labelled[owner] & ~has_label]).tolist():
         wrong.setdefault(row, "shown news must all end in -0 or -1, or none of them")
     cut = labelled[owner] & has_label
-    if cut.all():
-        names = compute.utf8_slice_codeunits(shown.words, 0, -2)
-    else:
-        names = compute.if_else(arrow.array(cut), compute.utf8_slice_codeunits(shown.words, 0, -2), shown.words)
-    return labelled, (clicked & cut).astype(np.int64), names
+    names = compute.if_else(arrow.array(cut), compute.utf8_slice_codeunits(shown.words, 0, -2), shown.words)
+    return _Entries(labelled, (clicked & cut).astype(np.int64), names, _in_news(names, news.names))
 
 
 def _in_news(names: Any, news: Any) -> Ints:
