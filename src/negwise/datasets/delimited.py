@@ -43,9 +43,9 @@ class Cut:
     quotes: bool = False
 
 
-def cut_lines(file: Path, cut: Cut, places: Mapping[str, int]) -> Iterator[RowBlock]:
+def cut_lines(file: Path, cut: Cut, places: Mapping[str, int], block_bytes: int | None = None) -> Iterator[RowBlock]:
     """The rows of a file without quotes. ``places``: the cell of each role."""
-    for block in line_blocks(file):
+    for block in line_blocks(file, block_bytes):
         columns = None if b"\r" in block.data else _cut_by_arrow(_one_separator(block.data, cut), cut, places)
         if columns is None or len(_any(columns)) != len(block.numbers):
             yield _cut_in_python(file, block, cut, places)

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from negwise.datasets import line_blocks
 from negwise.datasets.bad_rows import BadRows
 from negwise.datasets.delimited import Cut, cut_lines
 from negwise.datasets.file_layouts import SPLIT_FOLDERS
@@ -92,7 +93,9 @@ def _numbered(titles: Words, abstracts: Words, vocabulary: IdMap) -> tuple[Ragge
 
 
 def _behaviors(file: Path) -> Iterator[RowBlock]:
-    return cut_lines(file, BEHAVIORS_CUT, {"user": 1, "time": 2, "history": 3, "shown": 4})
+    # Each block looks names up in all news, which takes as long as some megabytes of rows.
+    places = {"user": 1, "time": 2, "history": 3, "shown": 4}
+    return cut_lines(file, BEHAVIORS_CUT, places, 4 * line_blocks.BLOCK_BYTES)
 
 
 def _add_impressions(
