@@ -72,7 +72,7 @@ _LINES = ("csv", "quoted", "dat", "jsonl")
 
 
 def _cpu_seconds(calls: dict[str, Callable[[], object]], repeats: int = 5) -> dict[str, float]:
-    """Median CPU seconds of each call, taking turns: both have one thread, and other work on the machine counts less."""
+    """Median CPU seconds of each call, taking turns. Both have one thread; other work on the machine counts less."""
     times: dict[str, list[float]] = {name: [] for name in calls}
     for turn in range(repeats + 1):
         for name, call in calls.items():
