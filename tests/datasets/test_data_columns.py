@@ -55,6 +55,10 @@ def test_positive_ratings_against_a_loop(form, tmp_path):
         assert {items[at] for at in task.eval_exclusions[number]} == high
         assert {items[at] for at in task.negatives[number]} == low
     assert any(f"{column}>=4" in remark.what for remark in source.remarks)
+    low = sum(rating < 4 for _, _, rating, _ in rows)
+    report = inspect(path, positive=f"{column}>=4", cache=tmp_path / "cache")
+    assert f"{low} rows have the label 0: negatives that come with the data" in report.negatives.source
+    assert set(report.columns) == {"user", "item", "time"}
 
 
 @pytest.mark.parametrize(

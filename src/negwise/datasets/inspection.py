@@ -231,6 +231,8 @@ def _of_interactions(source: Source) -> DataReport:
     sequence = load_sequences(source)
     pairs = Ragged.of_pairs(sequence.users, sequence.items, sequence.n_users)
     labels = table["label"].to_numpy()
+    low = int(len(labels) - labels.sum(dtype=np.int64))
+    among = f"; {low:,} rows have the label 0: negatives that come with the data" if low else ""
     return DataReport(
         source.path,
         source.kind,
@@ -242,7 +244,7 @@ def _of_interactions(source: Source) -> DataReport:
         },
         len(pairs.ids) / max(sequence.n_users * sequence.n_items, 1),
         None if labels.all() else float(labels.mean()),
-        _available(sequence.n_items - pairs.lengths, "the catalogue without the user's own items"),
+        _available(sequence.n_items - pairs.lengths, f"the catalogue without the user's own items{among}"),
         _sequence_splits(sequence),
         rows,
         source.problems,

@@ -11,7 +11,7 @@ from typing import Any
 
 from negwise.datasets.bad_rows import BadRows, Problem, check_skip_bad
 from negwise.datasets.docstring_pairs import read_docstring_pairs
-from negwise.datasets.file_rows import Progress, choose_roles, read_blocks
+from negwise.datasets.file_rows import VALUE, Progress, choose_roles, read_blocks
 from negwise.datasets.formats import DetectedFormat, detect_format
 from negwise.datasets.frames import as_path
 from negwise.datasets.positives import Condition, parse_condition
@@ -94,7 +94,8 @@ def read(
         listed = [asdict(problem) | {"file": files.index(problem.file)} for problem in bad_rows.problems]
         facts = {"path": str(path), "kind": detected.kind, "digest": key, "parts": detected.parts}
         remarks = describe_columns(detected, chosen, condition, folder)
-        used = {"columns": chosen, "remarks": [asdict(remark) for remark in remarks]}
+        taken = {role: name for role, name in chosen.items() if role != VALUE}  # a remark tells of that one
+        used = {"columns": taken, "remarks": [asdict(remark) for remark in remarks]}
         return {**facts, **used, "rows": rows, "problems": listed}
 
     files = [str(file) for file in detected.files]
