@@ -22,17 +22,24 @@ if TYPE_CHECKING:
 
 
 def data_verb(request: DataRequest, as_json: bool) -> None:
-    """Say what is in a data set: its size, the ceiling for K, example rows, problems.
+    """Say what is in a data set: its columns, its size, the ceiling for K, example rows, problems.
 
     \b
     Examples:
       negwise data docs
       negwise data MINDsmall_train
+      negwise data ratings.csv --positive "rating>=4"
       negwise data ratings.csv --skip-bad 10 --json
     """
-    from negwise.datasets import inspect
+    from negwise.datasets import inspect, told
 
-    report = inspect(request.data, columns=request.columns, skip_bad=request.skip_bad)
+    report = inspect(
+        request.data,
+        columns=request.columns,
+        positive=request.positive,
+        skip_bad=request.skip_bad,
+        progress=told(log, request.data),
+    )
     print(json.dumps(report.to_dict()) if as_json else report.explain())
 
 

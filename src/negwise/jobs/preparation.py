@@ -13,7 +13,7 @@ from typing import Any, Literal
 import torch
 
 import negwise
-from negwise.datasets import DataReport, inspect
+from negwise.datasets import DataReport, inspect, told
 from negwise.errors import InputError
 from negwise.files import check_writable
 from negwise.jobs.arms import Arm, check_ceiling
@@ -27,7 +27,7 @@ from negwise.training import config_changes
 
 TIMED_STEPS, TIMED_K = {"cpu": 8, "cuda": 20}, 20
 """On a GPU more, since the first steps of each size compile and record."""
-SHARED = ("columns", "batch_size", "split", "pool", "queries", "skip_bad", "precision", "negatives", "loss")
+SHARED = ("columns", "positive", "batch_size", "split", "pool", "queries", "skip_bad", "precision", "negatives", "loss")
 """What a request says of every run in it; None leaves it to the preset."""
 PACKAGES = ("numpy", "scipy", "torch", "lightning-fabric", "pyarrow", "numba")
 
@@ -105,7 +105,13 @@ def look_at_data(
     folder: Path, request: RunRequest | SweepRequest, kind: str, arms: Sequence[Arm], log: Log
 ) -> tuple[DataReport, JobRecord | None]:
     """What is in the data, and the job that ``folder`` has, if any; a request that the data cannot meet is refused."""
-    report = inspect(request.data, columns=request.columns, skip_bad=request.skip_bad)
+    report = inspect(
+        request.data,
+        columns=request.columns,
+        positive=request.positive,
+        skip_bad=request.skip_bad,
+        progress=told(log, request.data),
+    )
     if report.negatives.most < 1:
         raise InputError(
             f"{request.data}: no positive has a single negative ({report.negatives.source}), so there is nothing "

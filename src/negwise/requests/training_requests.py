@@ -67,6 +67,7 @@ METHODS = ("paper",)
 SCHEDULES = ("fixed", "warm", "ans")
 _DATA = "A file, a folder, or an embedded default: docs, clicks."
 _COLUMN = "Which column plays a role, as user=customer; repeatable."
+_POSITIVE = "Which rows are positives, as rating>=4."
 _SKIP_BAD = "Skip up to this many bad rows of the data, and report each."
 _SPLIT = "How to hold out data: time, last, user, random or folders."
 _QUERIES = "Evaluate on at most this many queries."
@@ -143,6 +144,7 @@ class TrainRequest:
     columns: dict[str, str] = option(
         default_factory=dict, flag="--column", parse=parse_columns, repeatable=True, help=_COLUMN
     )
+    positive: str | None = option(None, help=_POSITIVE, show_default="all, or by label")
     skip_bad: int = option(0, help=_SKIP_BAD)
     precision: str | None = option(None, help=_PRECISION, show_default=_BY_RECIPE)
     device: str = option("auto", help="auto, cpu or cuda.", identity=False)
@@ -219,6 +221,7 @@ class RunRequest:
     columns: dict[str, str] = option(
         default_factory=dict, flag="--column", parse=parse_columns, repeatable=True, help=_COLUMN
     )
+    positive: str | None = option(None, help=_POSITIVE, show_default="all, or by label")
     skip_bad: int = option(0, help=_SKIP_BAD)
     precision: str | None = option(None, help=_PRECISION, show_default=_BY_RECIPE)
     device: str = option("auto", help="auto, cpu or cuda.")
@@ -266,6 +269,7 @@ class SweepRequest:
     columns: dict[str, str] = option(
         default_factory=dict, flag="--column", parse=parse_columns, repeatable=True, help=_COLUMN
     )
+    positive: str | None = option(None, help=_POSITIVE, show_default="all, or by label")
     skip_bad: int = option(0, help=_SKIP_BAD)
     precision: str | None = option(None, help=_PRECISION, show_default=_BY_RECIPE)
     device: str = option("auto", help="auto, cpu or cuda.")

@@ -102,7 +102,9 @@ def load_data(request: TrainRequest, source: Source | None = None) -> TaskData:
     if request.world:
         raise InputError(f"world: got {request.world}, but {request.data} is no simulated world. Leave it out.")
     if source is None:
-        source = datasets.read(request.data, columns=request.columns, skip_bad=request.skip_bad)
+        source = datasets.read(
+            request.data, columns=request.columns, positive=request.positive, skip_bad=request.skip_bad
+        )
     return datasets.prepare(source, task=name, split=request.split, shares=sizes, history=request.history)
 
 
