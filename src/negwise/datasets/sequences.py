@@ -93,6 +93,7 @@ def sequence_task(data: Sequences, split: str, shares: SplitSizes, max_length: i
         eval_exclusions=Ragged.of_pairs(users, data.items, data.n_users),
         negatives=data.disliked,
         windows=_training_windows(data, split_of, max_length),
+        histories=Ragged(data.offsets, data.items),
         split=split,
         notes=tuple(notes),
     )

@@ -54,7 +54,7 @@ def fit(
     mask_items: MaskItems | None = None,
     config: Mapping[str, Any] | None = None,
     data_digest: str = "",
-    assets: Mapping[str, bytes] | None = None,
+    assets: Callable[[], Mapping[str, bytes]] = dict,
     until: int | None = None,
     should_stop: ShouldStop | None = None,
     popularity: Ints | None = None,
@@ -66,7 +66,7 @@ def fit(
     "val" and "test"; the first two at each evaluation, test once, with the weights of the step whose validation value
     of ``metric`` was best. ``lr_scale(fraction)`` scales the learning rates, fraction = step / (steps - 1).
     ``mask_items`` masks items of sequences. A run refuses to resume if ``config`` (plain JSON) or ``data_digest``
-    has changed. ``assets``, files by name, make the model usable without its data.
+    has changed. ``assets()``, files by name, make the model usable without its data; called where they are missing.
 
     ``until`` pauses the run after that many steps; ``settings.steps`` stays the horizon of every schedule, so that the
     same call with another ``until`` continues to the same bits. ``should_stop(log)`` looks at the log after each
@@ -120,7 +120,7 @@ def fit(
         if first:
             checkpoint.clean(folder)
             write_config(folder, whole)
-            write_assets(folder, assets or {})
+            write_assets(folder, assets)
         shown = _display(show, settings.steps, state.step, metric) if first else Silent()
         if had and not graphs:
             shown.say("This run began with CUDA graphs, which are not available here. It continues without them.")
