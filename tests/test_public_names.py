@@ -19,6 +19,7 @@ HEADLINE = {
     "FunctionK",
     "OnlineK",
     "k_for_metric",
+    "load",
     "InputError",
     "MissingExtra",
     "NegwiseError",

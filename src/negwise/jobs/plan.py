@@ -104,7 +104,7 @@ def evaluations_of(times: StepTimes, steps: int) -> int:
 def _step_seconds(request: TrainRequest, task: Task, steps: int) -> float:
     with tempfile.TemporaryDirectory() as folder:
         short = replace(request, steps=steps, epochs=None, eval_every=steps)
-        fit_task(short, replace(task, splits={}), Path(folder), show=False)
+        fit_task(short, replace(task, splits={}, assets=dict), Path(folder), show=False)
         times = [record.time or 0.0 for record in read_run(folder).steps]
     spent = [after - before for before, after in itertools.pairwise(times)]
     # The second half: on a GPU the first steps of each size compile and record.
