@@ -12,11 +12,11 @@ from negwise.errors import require
 
 require("torch", extra="train")
 
+from negwise.inference.best_candidates import TopN, top_n
 from negwise.inference.file_jobs import encode_file, export_job, recommend_file
 from negwise.inference.open_model import TrainedModel, load
 from negwise.inference.recommender import Recommender
 from negwise.inference.text_model import TextModel
-from negwise.inference.top_n import TopN, top_n
 
 __all__ = [
     "Recommender",

@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import Any
 
 from negwise.errors import InputError, quote, require
+from negwise.inference.best_candidates import NOBODY, TopN
 from negwise.inference.open_model import TrainedModel, load
 from negwise.inference.progress import Progress, shown
 from negwise.inference.recommender import Recommender
 from negwise.inference.table_files import array_writer, column_names, read_rows, row_writer
 from negwise.inference.text_model import TextModel
-from negwise.inference.top_n import NOBODY, TopN
 from negwise.requests import EncodeRequest, ExportRequest, RecommendRequest
 
 ARRAY = ".npy"

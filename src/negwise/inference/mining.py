@@ -16,9 +16,9 @@ import torch
 from negwise import datasets
 from negwise.datasets import Ragged
 from negwise.errors import InputError, quote, require
+from negwise.inference.best_candidates import NOBODY, top_n
 from negwise.inference.progress import Progress, shown
 from negwise.inference.table_files import write_table
-from negwise.inference.top_n import NOBODY, top_n
 from negwise.tasks import resolve_device
 from negwise.words import split_words
 

@@ -14,8 +14,8 @@ from torch import Tensor
 from negwise.datasets import Ragged
 from negwise.datasets.task_data import padded_windows
 from negwise.errors import InputError, quote
+from negwise.inference.best_candidates import NOBODY
 from negwise.inference.id_map import UNKNOWN, IdMap
-from negwise.inference.top_n import NOBODY
 from negwise.protocols import Query
 
 Ints = NDArray[np.int64]

@@ -19,13 +19,13 @@ from torch import Tensor
 from negwise.datasets import Ragged
 from negwise.errors import InputError
 from negwise.inference.articles import ArticleReader
+from negwise.inference.best_candidates import TopN, top_n
 from negwise.inference.encoding import BATCH, Floats, batches, encoded, joined, length_of
 from negwise.inference.export_folder import export_model
 from negwise.inference.id_map import IdMap, as_text, check_unknown
 from negwise.inference.model_folder import ModelFolder
 from negwise.inference.progress import Progress, shown
 from negwise.inference.queries import Asked, ask, candidate_lists, encode_histories, rank_lists
-from negwise.inference.top_n import TopN, top_n
 from negwise.records import ModelRecord, Outcome
 from negwise.tasks import resolve_device
 

@@ -15,11 +15,11 @@ from torch import Tensor
 
 from negwise.errors import InputError
 from negwise.inference import mining
+from negwise.inference.best_candidates import NOBODY, TopN, merge, top_n
 from negwise.inference.encoding import BATCH, Floats, batches, encoded, joined, length_of, tokens_of
 from negwise.inference.export_folder import export_model
 from negwise.inference.model_folder import ModelFolder
 from negwise.inference.progress import Progress, shown
-from negwise.inference.top_n import NOBODY, TopN, merge, top_n
 from negwise.models import WordTokenizer
 from negwise.records import ModelRecord, Outcome
 from negwise.tasks import resolve_device

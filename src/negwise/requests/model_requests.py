@@ -39,7 +39,7 @@ class RecommendRequest:
 
     model: str = option(help=_MODEL, argument=True)
     users: tuple[str, ...] = option(
-        (), flag="--user", parse=tuple, repeatable=True, help="The id of a user; repeatable."
+        default_factory=tuple, flag="--user", parse=tuple, repeatable=True, help="The id of a user; repeatable."
     )
     history: tuple[str, ...] | None = option(
         None, parse=split_commas, help="Item ids with commas, the oldest first, of a person who was not there."
