@@ -172,11 +172,13 @@ def test_new_articles_by_their_text(world, name):
 
 def test_lstur_knows_people_and_serves_strangers(world):
     model = nw.load(world / "runs" / "lstur")
-    # Somebody whom training saw, so that the vector is not 0.
     weights = model.network.users.weight
-    user = model.user_ids()[int(weights.abs().sum(1).argmax())]
-    history = [["N1", "N2"]]
+    torch.manual_seed(0)
+    weights.normal_()  # everybody is known well
+    user, history = model.user_ids()[0], [["N1", "N2"]]
     known, stranger = (model.recommend(users, history, n=5)[0] for users in ([user], ["who"]))
     assert known != stranger
     assert stranger == model.recommend(histories=history, n=5)[0]
     assert len(model.recommend([user], [[]], n=2)[0]) == 2  # by the long-term vector alone
+    weights.zero_()  # nobody is: all are strangers
+    assert stranger == model.recommend([user], history, n=5)[0]

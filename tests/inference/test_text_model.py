@@ -8,6 +8,7 @@ import pytest
 
 import negwise as nw
 from negwise.errors import InputError
+from negwise.inference.mining import known_answers
 from negwise.words import split_words
 
 
@@ -129,3 +130,9 @@ def test_mined_negatives_are_hard_and_not_likely_to_be_right(cnn, tmp_path, monk
         cnn.mine(tmp_path / "mined.jsonl", n=1, out=tmp_path / f"again.{ending}")
     assert parquet.read_table(tmp_path / "again.parquet")["query"].to_pylist() == [left for left, _ in pairs]
     assert nw.data(tmp_path / "again.csv").counts["pairs"] == len(pairs)
+
+
+def test_texts_of_the_same_words_are_the_same_answer():
+    texts = ["a b", "c", "A, b!", "b a"]
+    row, positive = np.array([0, 1, 0]), np.array([0, 1, 3])  # asking 0 has "a b" and "b a", asking 1 has "c"
+    assert [known_answers(row, positive, texts, 3)[asking].tolist() for asking in range(3)] == [[0, 2, 3], [1], []]
