@@ -78,6 +78,14 @@ def test_candidates_are_one_list_or_a_list_each(model):
         assert [item for item, _ in row] == expected
 
 
+def test_candidates_count_once_and_a_huge_n_costs_nothing(model):
+    items = model.item_ids()
+    for twice in ([items[5], items[6], items[5]], [[items[5], items[6], items[5]]]):
+        found = model.recommend(histories=[items[:2]], candidates=twice, n=10**9)
+        assert sorted(item for item, _ in found[0]) == sorted(items[5:7])
+    assert len(model.recommend(histories=[items[:2]], n=10**9)[0]) == len(items) - 2
+
+
 def test_similar_items_and_vectors(model):
     vectors, ids = model.item_vectors(), model.item_ids()
     assert vectors.shape[0] == len(ids) and vectors.dtype == np.float32
@@ -124,6 +132,10 @@ def test_what_is_unknown_is_named_or_left_out(model):
         (lambda m: m.recommend(["u1", "u2"], candidates=[["i1"]]), "candidates: got 1 lists"),
         (lambda m: m.encode(["a title"]), "bert4rec knows items by their ids"),
         (lambda m: m.recommend(["u1"], batch_size=0), "batch_size: got 0"),
+        (lambda m: m.recommend(["u1"], n=2.5), "n: got 2.5"),
+        (lambda m: m.recommend(["u1"], device="tpu"), "device: got 'tpu', expected one of auto, cpu, cuda"),
+        (lambda m: m.similar("i1"), "items: got 'i1', expected several"),
+        (lambda _: nw.load(3), "load: got 3, expected the folder"),
     ],
 )
 def test_a_wrong_question_is_answered_in_words(world, call, said):
@@ -182,3 +194,10 @@ def test_lstur_knows_people_and_serves_strangers(world):
     assert len(model.recommend([user], [[]], n=2)[0]) == 2  # by the long-term vector alone
     weights.zero_()  # nobody is: all are strangers
     assert stranger == model.recommend([user], history, n=5)[0]
+
+
+def test_what_a_model_does_not_have_is_said_with_what_it_has(world):
+    with pytest.raises(AttributeError, match=r"'recommend': it is a model of texts, which has encode, score, search"):
+        nw.load(world / "runs" / "siamese-cnn").recommend(["a"])
+    with pytest.raises(AttributeError, match=r"'search': it is a recommender, which has recommend, similar"):
+        nw.load(world / "runs" / "nrms").search(["a"], ["b"])

@@ -77,15 +77,13 @@ def top_n(
 ) -> tuple[Tensor, Tensor]:
     """Ids (Q, n) and scores (Q, n) of the candidates (N, D) with the highest dot products with queries (Q, D).
 
-    The same as ``(queries @ candidates.T).topk(n)``, in bounded memory. Equal scores are in the order of their ids.
-    ``exclude`` has a list of ids for each query; ``at_most`` (Q,) excludes scores above it. Where fewer than n remain,
-    the id is -1 and the score -inf.
+    The same as ``(queries @ candidates.T).topk(n)``, in bounded memory; (Q, N) where n is more. Equal scores are in the
+    order of their ids. ``exclude`` has a list of ids for each query; ``at_most`` (Q,) excludes scores above it. Where
+    fewer than n remain, the id is -1 and the score -inf.
     """
-    if n < 1:
-        raise InputError(f"n: got {n}, expected 1 or more.")
-    rows, width = max(1, BLOCK_SCORES // max(len(candidates), 1)), min(n, len(candidates))
-    ids = torch.full((len(queries), n), NOBODY, dtype=torch.int64, device=queries.device)
-    best = torch.full((len(queries), n), -torch.inf, dtype=queries.dtype, device=queries.device)
+    rows, width = max(1, BLOCK_SCORES // max(len(candidates), 1)), min(check_n(n), len(candidates))
+    ids = torch.empty((len(queries), width), dtype=torch.int64, device=queries.device)
+    best = torch.empty((len(queries), width), dtype=queries.dtype, device=queries.device)
     scores = torch.empty(min(rows, len(queries)), len(candidates), dtype=queries.dtype, device=queries.device)
     for start in range(0, len(queries) if width else 0, rows):
         part = slice(start, min(start + rows, len(queries)))
@@ -95,14 +93,21 @@ def top_n(
             block[row, id_] = -torch.inf
         if at_most is not None:
             block.masked_fill_(block > at_most[part, None], -torch.inf)
-        best[part, :width], ids[part, :width] = _best(block, width)
+        best[part], ids[part] = _best(block, width)
     return ids.masked_fill_(best == -torch.inf, NOBODY), best
 
 
-def merge(first: tuple[Tensor, Tensor], second: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:
+def check_n(n: int) -> int:
+    """``n``, a whole number from 1 on."""
+    if isinstance(n, bool) or not isinstance(n, int) or n < 1:
+        raise InputError(f"n: got {n!r}, expected a whole number, 1 or more.")
+    return n
+
+
+def merge(first: tuple[Tensor, Tensor], second: tuple[Tensor, Tensor], n: int) -> tuple[Tensor, Tensor]:
     """The best n of two results of `top_n` over different candidates."""
     ids, scores = torch.cat((first[0], second[0]), 1), torch.cat((first[1], second[1]), 1)
-    best, place = scores.topk(first[0].shape[1], dim=1)
+    best, place = scores.topk(min(n, scores.shape[1]), dim=1)
     best, ids = _in_order(best, ids.gather(1, place))
     return ids, best
 

@@ -13,6 +13,9 @@ from torch import Tensor
 
 from negwise.errors import InputError, quote
 from negwise.models import WordTokenizer
+from negwise.requests.option_fields import check_choice
+from negwise.requests.training_requests import DEVICES
+from negwise.tasks import resolve_device
 
 Floats = NDArray[np.float32]
 BATCH = 1024
@@ -65,3 +68,15 @@ def joined(parts: Iterator[Floats], count: int | None, width: int) -> Floats:
 def length_of(values: Iterable[Any]) -> int | None:
     """How many there are, where that is known beforehand."""
     return len(values) if isinstance(values, Sequence | np.ndarray) else None
+
+
+def resolve(device: str) -> str:
+    """ "cpu" or "cuda", as asked for or as there is."""
+    check_choice("device", device, DEVICES)
+    return resolve_device(device)
+
+
+def no_such(model: Any, name: str, kind: str, has: str) -> Any:
+    """What to say of an attribute that ``model`` does not have."""
+    hint = "" if name.startswith("_") else f": it is {kind}, which has {has}"
+    raise AttributeError(f"{type(model).__name__!r} object has no attribute {name!r}{hint}")

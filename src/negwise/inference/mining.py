@@ -16,10 +16,10 @@ import torch
 from negwise import datasets
 from negwise.datasets import Ragged
 from negwise.errors import InputError, quote, require
-from negwise.inference.best_candidates import NOBODY, top_n
+from negwise.inference.best_candidates import NOBODY, check_n, top_n
+from negwise.inference.encoding import resolve
 from negwise.inference.progress import Progress, shown
 from negwise.inference.table_files import write_table
-from negwise.tasks import resolve_device
 from negwise.words import split_words
 
 if TYPE_CHECKING:
@@ -39,8 +39,7 @@ def mine(
     progress: Progress,
 ) -> Any:
     """See `TextModel.mine`."""
-    if isinstance(n, bool) or not isinstance(n, int) or n < 1:
-        raise InputError(f"n: got {n!r}, expected a whole number of negatives, 1 or more.")
+    check_n(n)
     if not isinstance(margin, int | float) or not 0 <= margin < math.inf:
         raise InputError(f"margin: got {margin!r}, expected a number, 0 or more, as 0.05.")
     left, right = read_pairs(pairs)
@@ -49,7 +48,7 @@ def mine(
     row = np.array([place_of[text] for text in left], np.int64)
     place_of = {text: place for place, text in enumerate(texts)}
     positive = np.array([place_of[text] for text in right], np.int64)
-    where = resolve_device(device)
+    where = resolve(device)
     queries = torch.from_numpy(model.encode(asking, side="left", device=device, progress=progress)).to(where)
     vectors = torch.from_numpy(model.encode(texts, device=device, progress=progress)).to(where)
     answers = known_answers(row, positive, texts, len(asking))
@@ -63,7 +62,7 @@ def mine(
             limit = (these * own).sum(1) - closest
             found.append(top_n(these, vectors, n, exclude=answers.take(asked), at_most=limit)[0].cpu().numpy())
             tell(len(asked))
-    table = _as_table(left, right, texts, np.concatenate(found))
+    table = _as_table(left, right, texts, np.concatenate(found), n)
     if out is not None:
         write_table(out, table)
     return table
@@ -97,11 +96,12 @@ def known_answers(
     return Ragged.of_pairs(row[lists.rows], lists.ids, asking)
 
 
-def _as_table(left: list[str], right: list[str], texts: list[str], ids: np.ndarray[Any, Any]) -> Any:
+def _as_table(left: list[str], right: list[str], texts: list[str], ids: np.ndarray[Any, Any], n: int) -> Any:
     pa = require("pyarrow", extra="train")
     names = pa.array([*texts, None], pa.large_string())  # -1, nobody, is the last
     columns = {"query": pa.array(left, pa.large_string()), "positive": pa.array(right, pa.large_string())}
-    for place in range(ids.shape[1]):
+    ids = np.pad(ids, ((0, 0), (0, n - ids.shape[1])), constant_values=NOBODY)
+    for place in range(n):
         chosen = np.where(ids[:, place] == NOBODY, len(texts), ids[:, place])
         columns[f"negative_{place + 1}"] = names.take(pa.array(chosen))
     return pa.table(columns)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from os import PathLike
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load as load_tensors
 from torch import Tensor
 
-from negwise.errors import InputError, require
+from negwise.errors import InputError, quote, require
 from negwise.records import (
     ASSETS,
     CONFIG,
@@ -77,8 +78,10 @@ class ModelFolder:
         return self.record.outcome or run_outcome(self.path)
 
 
-def find_model(path: str | Path) -> ModelFolder:
+def find_model(path: str | PathLike[str]) -> ModelFolder:
     """The model of a job (its winner), of a run (its best weights so far), or of an exported folder."""
+    if not isinstance(path, str | PathLike):
+        raise InputError(f"load: got {quote(path)}, expected the folder of a job, of a run, or one that export made.")
     folder = Path(path)
     if not folder.is_dir():
         came = "a file" if folder.exists() else "not there"

@@ -30,7 +30,7 @@ def load(folder: str | PathLike[str]) -> TrainedModel:
 
     >>> nw.load("jobs/mine").recommend(["user 42"], n=10)  # doctest: +SKIP
     """
-    home = find_model(folder)  # type: ignore[arg-type]
+    home = find_model(folder)
     tokenizer = None
     if TOKENIZER in home.record.files:
         tokenizer = WordTokenizer.from_json(read_checked(home.files, TOKENIZER, home.record))

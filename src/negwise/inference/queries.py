@@ -12,9 +12,10 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from negwise.datasets import Ragged
+from negwise.datasets.ragged import offsets_of
 from negwise.datasets.task_data import padded_windows
 from negwise.errors import InputError, quote
-from negwise.inference.best_candidates import NOBODY
+from negwise.inference.best_candidates import BLOCK_SCORES, NOBODY, top_n
 from negwise.inference.id_map import UNKNOWN, IdMap
 from negwise.protocols import Query
 
@@ -55,8 +56,8 @@ def ask(
     """
     if users is None and histories is None:
         raise InputError("recommend: got neither users nor histories, expected one of them, as users=['42'].")
-    names: list[Any] = [] if users is None else _several("users", users)
-    given = None if histories is None else [_several("histories", one) for one in _several("histories", histories)]
+    names: list[Any] = [] if users is None else several("users", users)
+    given = None if histories is None else [several("histories", one) for one in several("histories", histories)]
     if users is None:
         assert given is not None
         names, numbers = list(range(len(given))), np.full(len(given), STRANGER)
@@ -77,23 +78,21 @@ def ask(
         lists = Ragged.of([items.known(one, unknown).tolist() for one in given])
     served = (numbers[kept] != STRANGER) & may_be_empty
     kept, lists = _without_empty(names, kept, lists, unknown, served)
-    out = (
-        [name for place, name in enumerate(names) if place not in set(kept.tolist())] if len(kept) < len(names) else []
-    )
-    return Asked([names[row] for row in kept], numbers[kept], lists, kept, tuple(out))
+    left_out = tuple(names[row] for row in np.delete(np.arange(len(names)), kept))
+    return Asked([names[row] for row in kept], numbers[kept], lists, kept, left_out)
 
 
-def candidate_lists(items: IdMap, candidates: Sequence[Any], rows: Ints, unknown: str) -> Ragged:
-    """The candidates of the queries ``rows``: one list for all of them, or a list for each."""
-    given = _several("candidates", candidates)
+def candidate_numbers(items: IdMap, candidates: Sequence[Any], rows: Ints, unknown: str) -> Ints | Ragged:
+    """The candidates of the queries ``rows``, each once: numbers for all of them, or a list for each."""
+    given = several("candidates", candidates)
     if not given:
         raise InputError("candidates: got none, expected item ids; leave it out for all items.")
     if isinstance(given[0], str) or not isinstance(given[0], Iterable):
-        numbers = items.known(given, unknown)
-        return Ragged(np.arange(len(rows) + 1) * len(numbers), np.tile(numbers, len(rows)))
+        return np.array(list(dict.fromkeys(items.known(given, unknown).tolist())), np.int64)
     if len(rows) and rows.max() >= len(given):
         raise InputError(f"candidates: got {len(given)} lists, expected one for each query, or one list of ids.")
-    return Ragged.of([items.known(_several("candidates", given[row]), unknown).tolist() for row in rows])
+    lists = (items.known(several("candidates", given[row]), unknown).tolist() for row in rows)
+    return Ragged.of([list(dict.fromkeys(one)) for one in lists])
 
 
 def encode_histories(network: Any, asked: Asked, length: int, table: Tensor) -> Tensor:
@@ -105,27 +104,43 @@ def encode_histories(network: Any, asked: Asked, length: int, table: Tensor) -> 
     return network.encode_queries(query, lambda ids: table[ids])
 
 
-def rank_lists(queries: Tensor, table: Tensor, n: int, lists: Ragged, seen: Ragged | None) -> tuple[Tensor, Tensor]:
-    """Ids and scores (Q, n) of the best of each query's own list of candidates, without what is ``seen``."""
-    if n < 1:
-        raise InputError(f"n: got {n}, expected 1 or more.")
-    width = int(lists.lengths.max(initial=0))
-    ids, mask = padded_windows(lists.ids, lists.offsets[:-1], lists.offsets[1:], max(width, 1))
+def rank_shared(queries: Tensor, table: Tensor, n: int, numbers: Ints, seen: Ragged | None) -> tuple[Tensor, Tensor]:
+    """Ids and scores (Q, n) of the best among the items ``numbers``, n <= their count, without what is ``seen``."""
+    exclude = None
     if seen is not None:
-        span = len(table)
-        known = np.isin(np.arange(len(ids))[:, None] * span + ids, seen.rows * span + seen.ids)
-        mask = mask & ~known
-    places = torch.from_numpy(ids).to(table.device)
-    scores = torch.einsum("qd,qnd->qn", queries, table[places])
-    scores = scores.masked_fill(~torch.from_numpy(mask).to(table.device), -torch.inf)
-    order = scores.argsort(dim=1, descending=True, stable=True)[:, :n]
-    best, found = scores.gather(1, order), places.gather(1, order)
-    found = found.masked_fill(best == -torch.inf, NOBODY)
-    missing = n - found.shape[1]
-    if missing > 0:
-        pad = torch.nn.functional.pad
-        found, best = pad(found, (0, missing), value=NOBODY), pad(best, (0, missing), value=-torch.inf)
-    return found, best
+        place = np.full(len(table), NOBODY)
+        place[numbers] = np.arange(len(numbers))
+        at = place[seen.ids]
+        kept = at != NOBODY
+        exclude = Ragged(offsets_of(np.bincount(seen.rows[kept], minlength=len(seen))), at[kept])
+    chosen = torch.from_numpy(numbers).to(table.device)
+    ids, best = top_n(queries, table[chosen], n, exclude=exclude)
+    return torch.where(ids == NOBODY, NOBODY, chosen[ids.clamp(min=0)]), best
+
+
+def rank_lists(queries: Tensor, table: Tensor, n: int, lists: Ragged, seen: Ragged | None) -> tuple[Tensor, Tensor]:
+    """Ids and scores (Q, n) of the best of each query's own list of candidates, without what is ``seen``.
+
+    Places that nothing is on have the id -1 and the score -inf.
+    """
+    width = max(n, int(lists.lengths.max(initial=0)))
+    rows = max(1, BLOCK_SCORES // (width * table.shape[1]))
+    ids = torch.empty((len(queries), n), dtype=torch.int64, device=table.device)
+    best = torch.empty((len(queries), n), dtype=table.dtype, device=table.device)
+    for start in range(0, len(queries), rows):
+        part = slice(start, min(start + rows, len(queries)))
+        at = np.arange(part.start, part.stop)
+        own = lists.take(at)
+        numbers, mask = padded_windows(own.ids, own.offsets[:-1], own.offsets[1:], width)
+        if seen is not None:
+            known, span = seen.take(at), len(table)
+            mask &= ~np.isin(np.arange(len(at))[:, None] * span + numbers, known.rows * span + known.ids)
+        places = torch.from_numpy(numbers).to(table.device)
+        scores = torch.einsum("qd,qnd->qn", queries[part], table[places])
+        scores = scores.masked_fill(~torch.from_numpy(mask).to(table.device), -torch.inf)
+        order = scores.argsort(dim=1, descending=True, stable=True)[:, :n]
+        best[part], ids[part] = scores.gather(1, order), places.gather(1, order)
+    return ids.masked_fill_(best == -torch.inf, NOBODY), best
 
 
 def _users(people: IdMap | None, names: list[Any], unknown: str, has_history: bool) -> Ints:
@@ -157,7 +172,8 @@ def _without_empty(
     return kept[there], lists.take(np.flatnonzero(there))
 
 
-def _several(what: str, values: Any) -> list[Any]:
+def several(what: str, values: Any) -> list[Any]:
+    """``values`` as a list; one text is not several."""
     if isinstance(values, str | bytes) or not isinstance(values, Iterable):
         raise InputError(f"{what}: got {quote(values)}, expected several: write [{quote(values)}].")
     return list(values)

@@ -19,15 +19,14 @@ from torch import Tensor
 from negwise.datasets import Ragged
 from negwise.errors import InputError
 from negwise.inference.articles import ArticleReader
-from negwise.inference.best_candidates import TopN, top_n
-from negwise.inference.encoding import BATCH, Floats, batches, encoded, joined, length_of
+from negwise.inference.best_candidates import TopN, check_n, top_n
+from negwise.inference.encoding import BATCH, Floats, batches, encoded, joined, length_of, no_such, resolve
 from negwise.inference.export_folder import export_model
 from negwise.inference.id_map import IdMap, as_text, check_unknown
 from negwise.inference.model_folder import ModelFolder
 from negwise.inference.progress import Progress, shown
-from negwise.inference.queries import Asked, ask, candidate_lists, encode_histories, rank_lists
+from negwise.inference.queries import Asked, ask, candidate_numbers, encode_histories, rank_lists, rank_shared, several
 from negwise.records import ModelRecord, Outcome
-from negwise.tasks import resolve_device
 
 ITEMS_AT_ONCE = 1024
 
@@ -62,6 +61,9 @@ class Recommender:
         """What its run came to."""
         return self.home.outcome
 
+    def __getattr__(self, name: str) -> Any:
+        return no_such(self, name, "a recommender", "recommend, similar, item_vectors, encode, with_items and export")
+
     def recommend(
         self,
         users: Iterable[Any] | None = None,
@@ -78,40 +80,43 @@ class Recommender:
         """The ``n`` best items for each of ``users``, by all that the data had of them, or for each of ``histories``.
 
         A history is a list of item ids, the oldest first. With both, row by row, it goes before what the data had.
-        ``exclude_seen`` leaves out the items of the history. ``candidates`` are the items to choose from: a list of
-        ids, or a list of such lists, one a row. Unknown ids and empty histories are an error that names them;
+        ``exclude_seen`` leaves out the items of the history. ``candidates`` are the items to choose from, each once: a
+        list of ids, or a list of such lists, one a row. Unknown ids and empty histories are an error that names them;
         ``unknown="skip"`` leaves them out, and ``left_out`` of the result says whom.
 
         >>> model.recommend(["user 42"], n=2)[0]  # doctest: +SKIP
         [('item 7', 3.1), ('item 9', 2.8)]
         """
         check_unknown(unknown)
-        where = resolve_device(device)
+        where = resolve(device)
         asked = ask(self.items, self.users, self.histories, users, histories, unknown, self._knows_users)
         table = self._vectors.to(where)
-        lists = None if candidates is None else candidate_lists(self.items, candidates, asked.kept, unknown)
+        among = None if candidates is None else candidate_numbers(self.items, candidates, asked.kept, unknown)
+        choice = self.items if among is None else among
+        width = min(check_n(n), int(choice.lengths.max(initial=0)) if isinstance(choice, Ragged) else len(choice))
         parts = []
         with shown(progress, "queries", len(asked.names)) as tell:
             for part in batches(range(len(asked.names)), batch_size):
                 some = asked.take(np.array(part))
                 queries = self._queries(some, table, where)
                 seen = some.histories if exclude_seen else None
-                if lists is None:
-                    found = top_n(queries, table, n, exclude=seen)
+                if among is None:
+                    found = top_n(queries, table, width, exclude=seen)
+                elif isinstance(among, Ragged):
+                    found = rank_lists(queries, table, width, among.take(np.array(part)), seen)
                 else:
-                    found = rank_lists(queries, table, n, lists.take(np.array(part)), seen)
+                    found = rank_shared(queries, table, width, among, seen)
                 parts.append([one.cpu().numpy() for one in found])
                 tell(len(part))
-        width = (0, n)
-        ids = np.concatenate([np.zeros(width, np.int64), *(part[0] for part in parts)])
-        scores = np.concatenate([np.zeros(width, np.float32), *(part[1] for part in parts)])
+        ids = np.concatenate([np.zeros((0, width), np.int64), *(part[0] for part in parts)])
+        scores = np.concatenate([np.zeros((0, width), np.float32), *(part[1] for part in parts)])
         return TopN(asked.names, ids, scores, self.items.text, asked.left_out)
 
     def similar(self, items: Iterable[Any], n: int = 10, *, unknown: str = "error", device: str = "auto") -> TopN:
         """The ``n`` other items whose vectors have the highest cosine similarity with that of each of ``items``."""
         check_unknown(unknown)
-        where = resolve_device(device)
-        wanted = list(items)
+        where = resolve(device)
+        wanted = several("items", items)
         numbers = self.items.known(wanted, unknown)
         left_out = [one for one, number in zip(wanted, self.items.numbers(wanted), strict=True) if number < 0]
         directions = torch.nn.functional.normalize(self._vectors.to(where), dim=1)
@@ -152,7 +157,7 @@ class Recommender:
                 f"encode: {self.record.model} knows items by their ids and reads no text. For their vectors: "
                 "item_vectors()."
             )
-        reader, where = self.reader, resolve_device(device)
+        reader, where = self.reader, resolve(device)
         self.network.to(where)
         with shown(progress, "articles", length_of(texts)) as tell:
 

@@ -13,16 +13,15 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from negwise.errors import InputError
+from negwise.errors import InputError, quote
 from negwise.inference import mining
-from negwise.inference.best_candidates import NOBODY, TopN, merge, top_n
-from negwise.inference.encoding import BATCH, Floats, batches, encoded, joined, length_of, tokens_of
+from negwise.inference.best_candidates import NOBODY, TopN, check_n, merge, top_n
+from negwise.inference.encoding import BATCH, Floats, batches, encoded, joined, length_of, no_such, resolve, tokens_of
 from negwise.inference.export_folder import export_model
 from negwise.inference.model_folder import ModelFolder
 from negwise.inference.progress import Progress, shown
 from negwise.models import WordTokenizer
 from negwise.records import ModelRecord, Outcome
-from negwise.tasks import resolve_device
 
 SIDES = {"left": "title", "right": "body"}
 """The two sides of a pair, and whose number of words each is cut to."""
@@ -43,6 +42,9 @@ class TextModel:
 
     def __repr__(self) -> str:
         return f"TextModel({self.record.model}, {len(self.tokenizer):,} words, width {self.width}, {self.home.path})"
+
+    def __getattr__(self, name: str) -> Any:
+        return no_such(self, name, "a model of texts", "encode, score, search, mine and export")
 
     @property
     def record(self) -> ModelRecord:
@@ -88,7 +90,7 @@ class TextModel:
         """The same a batch at a time, (n, D), for more texts than memory holds."""
         if side not in SIDES:
             raise InputError(f"side: got {side!r}, expected one of {', '.join(SIDES)}.")
-        return self._batches(texts, side, batch_size, resolve_device(device), progress)
+        return self._batches(texts, side, batch_size, resolve(device), progress)
 
     def _batches(self, texts: Iterable[str], side: str, size: int, device: str, progress: Progress) -> Iterator[Floats]:
         self.network.to(device)
@@ -124,19 +126,22 @@ class TextModel:
         ``corpus`` may be vectors (N, D) that `encode` made, and so may ``queries``, as "left" ones. Ids are places in
         the corpus.
         """
-        where = resolve_device(device)
+        where = resolve(device)
+        check_n(n)
+        if isinstance(queries, str):
+            raise InputError(f"queries: got one text, {quote(queries)}, expected several: write [text].")
         names: list[Any] = list(range(len(queries))) if isinstance(queries, np.ndarray) else list(queries)
         asked = self._vectors(queries if isinstance(queries, np.ndarray) else names, "left", where)
         if isinstance(corpus, np.ndarray):
             ids, scores = top_n(asked, self._vectors(corpus, "right", where), n)
         else:
-            ids, scores, start = torch.full((len(names), n), NOBODY), torch.full((len(names), n), -torch.inf), 0
-            ids, scores = ids.to(where), scores.to(where)
+            start, ids = 0, torch.zeros((len(names), 0), dtype=torch.int64, device=where)
+            scores = torch.zeros((len(names), 0), device=where)
             with shown(progress, "texts", length_of(corpus)) as tell:
                 for part in batches(corpus, batch_size):
                     found, best = top_n(asked, self._vectors(part, "right", where), n)
                     found = torch.where(found == NOBODY, NOBODY, found + start)
-                    ids, scores = merge((ids, scores), (found, best))
+                    ids, scores = merge((ids, scores), (found, best), n)
                     start += len(part)
                     tell(len(part))
         return TopN(names, ids.cpu().numpy(), scores.cpu().numpy(), lambda numbers: numbers.tolist())
