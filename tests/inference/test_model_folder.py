@@ -138,3 +138,26 @@ def test_loading_leaves_random_numbers_alone_and_reprs_are_short(world):
     for name in ("bert4rec", "siamese-cnn"):
         assert len(repr(nw.load(world / "runs" / name))) < 300
     assert torch.equal(torch.rand(3), expected)
+
+
+def test_word_vectors_from_a_file_set_the_width(tmp_path, monkeypatch):
+    monkeypatch.setenv("NEGWISE_CACHE", str(tmp_path / "cache"))
+    rows = [{"left": f"word{i} of", "right": f"a body that says word{i}"} for i in range(60)]
+    (tmp_path / "pairs.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    (tmp_path / "glove.txt").write_text("".join(f"word{i} {' '.join(['0.5'] * 7)}\n" for i in range(60)))
+    result = nw.train(
+        tmp_path / "pairs.jsonl", out=tmp_path / "run", vectors=tmp_path / "glove.txt", model="siamese-cnn", k=2,
+        steps=2, batch_size=8, device="cpu",
+    )  # fmt: skip
+    (tmp_path / "glove.txt").unlink()
+    assert result.model.network.words.width == 7 == result.model.record.settings["embedding"]
+
+
+def test_simulated_data_has_numbers_for_ids(tmp_path):
+    world = {"users": 30, "items": 40, "impressions": 150, "shown": 8, "history": 5, "click_rate": 0.3}
+    result = nw.train(
+        "clicks", out=tmp_path / "run", model="nrms", k=2, steps=2, batch_size=8, device="cpu", world=world
+    )
+    model = nw.load(tmp_path / "run")
+    assert model.item_ids() == [str(number) for number in range(40)] and len(model.recommend([3, "4"], n=2)) == 2
+    assert result.model.record.task == "impressions"
