@@ -21,7 +21,9 @@ from negwise.errors import InputError
 
 FOLD = 64
 BLOCK_SCORES = 1 << 24
-"""Scores that are held at a time: 64 MB."""
+"""Scores that are held at a time at most: 64 MB."""
+BLOCK_ROWS = 256
+"""Queries of a block at most: the product gains nothing from more, and memory that is not in a cache costs."""
 NOBODY = -1
 """The id on a place that no candidate is on."""
 
@@ -81,7 +83,8 @@ def top_n(
     order of their ids. ``exclude`` has a list of ids for each query; ``at_most`` (Q,) excludes scores above it. Where
     fewer than n remain, the id is -1 and the score -inf.
     """
-    rows, width = max(1, BLOCK_SCORES // max(len(candidates), 1)), min(check_n(n), len(candidates))
+    rows = max(1, min(BLOCK_ROWS, BLOCK_SCORES // max(len(candidates), 1)))
+    width = min(check_n(n), len(candidates))
     ids = torch.empty((len(queries), width), dtype=torch.int64, device=queries.device)
     best = torch.empty((len(queries), width), dtype=queries.dtype, device=queries.device)
     scores = torch.empty(min(rows, len(queries)), len(candidates), dtype=queries.dtype, device=queries.device)
