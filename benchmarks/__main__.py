@@ -14,7 +14,7 @@ from typing import Any
 from benchmarks.table import Row
 from negwise.files import write_atomically
 
-NAMES = ("theory", "startup", "losses", "samplers", "metrics", "training", "reading", "coverage", "path")
+NAMES = ("theory", "startup", "losses", "samplers", "metrics", "training", "reading", "serving", "coverage", "path")
 
 PACKAGES = ("negwise", "numpy", "scipy", "torch", "numba", "pyarrow")
 

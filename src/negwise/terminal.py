@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING
 
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from negwise.records import Difference
+from negwise.records import Difference, lines_of_use
 from negwise.theory.estimate import Estimate
 
 if TYPE_CHECKING:
@@ -69,10 +68,9 @@ def show_results(result: JobResult, console: Console | None = None) -> None:
     for caveat in results.caveats:
         console.print(Text(f"- {caveat}"), soft_wrap=True)
     if results.model is not None:
-        model = str(result.folder / results.model)
+        model = result.folder / results.model
         console.print(Text(f"* best on validation; model: {model}"), soft_wrap=True)
-        console.print(Text("from negwise.jobs import load"))
-        console.print(Text(f"trained = load({json.dumps(model, ensure_ascii=False)})"), soft_wrap=True)
+        console.print(Text(lines_of_use(model, str(result.folder))), soft_wrap=True)
 
 
 def _mean(value: float | None, error: float | None) -> str:

@@ -30,7 +30,7 @@ def test_a_real_run_and_the_lines_that_load_it(tmp_path, monkeypatch):
     assert f"{test.auc:.4f} ± {test.auc_se:.4f}" in page.text
     names = [figure["name"] for figure in json.loads(page.scripts["figures-data"])]
     assert names[:4] == ["k_over_time", "loss", "throughput", "quality_over_time"]
-    lines = next(text for text in page.words if text.startswith("from negwise"))
+    lines = next(text for text in page.words if text.startswith("import negwise"))
     made = {}
     exec(lines, made)
-    assert made["trained"].score([0, 1], [0, 1, 2]).shape == (2, 3)
+    assert made["model"].score(["word1", "word2"], ["a body", "with word1", "ends"]).shape == (2, 3)

@@ -58,7 +58,8 @@ def train_verb(request: TrainRequest, as_json: bool) -> None:
         raise InputError("--out: got nothing, expected a folder for the run, as --out runs/a.")
     with stop_message():
         from negwise.jobs import train_run
-        from negwise.training.journal import scores_in_words
+        from negwise.records import lines_of_use
+        from negwise.training.journal import result_in_words
 
         result = train_run(request)
     if not is_first_rank():
@@ -67,8 +68,9 @@ def train_verb(request: TrainRequest, as_json: bool) -> None:
         print(json.dumps(result.to_dict()))
         return
     for name, scores in result.record.evaluations.items():
-        print(f"{name}: {scores_in_words(scores, result.metric)}")
+        print(f"{name}: {result_in_words(scores, result.metric)}")
     print(f"weights: {result.folder / result.record.weights}")
+    print(lines_of_use(result.folder, str(result.folder)))
 
 
 def run_verb(request: RunRequest, as_json: bool) -> None:

@@ -97,6 +97,7 @@ def sequence_task(data: Sequences, split: str, shares: SplitSizes, max_length: i
         eval_exclusions=eval_exclusions,
         negatives=data.disliked,
         windows=windows,
+        histories=Ragged(data.offsets, data.items),
         split=split,
         notes=tuple(notes),
     )

@@ -14,7 +14,7 @@ from negwise.jobs.plan import parallelism
 from negwise.jobs.pool_progress import pool_progress
 from negwise.jobs.preparation import machine, versions
 from negwise.jobs.results import JobResult
-from negwise.jobs.single_run import Trained, TrainResult, fit_task, load, train_run
+from negwise.jobs.single_run import TrainResult, fit_task, train_run
 from negwise.jobs.sweep import run_sweep
 from negwise.jobs.worker_pool import PlannedRun, failure_of
 
@@ -24,13 +24,11 @@ __all__ = [
     "JobResult",
     "PlannedRun",
     "TrainResult",
-    "Trained",
     "bounded_auc",
     "choose_rate",
     "estimate_from_log",
     "failure_of",
     "fit_task",
-    "load",
     "machine",
     "parallelism",
     "parse_arm",

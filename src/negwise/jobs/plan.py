@@ -24,6 +24,7 @@ from negwise.requests import TrainRequest
 from negwise.schedule import FunctionK, OnlineK
 from negwise.tasks import Task, copy_task, evaluate_model, evaluation_splits, make_task, with_recipe
 from negwise.tasks.recipes import resolve_device
+from negwise.tasks.task import no_assets
 from negwise.training import EpochOrder
 
 PILOT_SHARE = 0.3
@@ -116,7 +117,7 @@ def _timed(request: TrainRequest, task: Task, ks: Sequence[float]) -> tuple[Step
     rule = FunctionK(lambda fraction: ks[round(fraction * (steps - 1)) // each])
     with tempfile.TemporaryDirectory() as folder:
         short = replace(request, k=None, steps=steps, epochs=None, eval_every=steps)
-        fit_task(short, replace(task, splits={}), Path(folder), rule=rule, show=False)
+        fit_task(short, replace(task, splits={}, assets=no_assets), Path(folder), rule=rule, show=False)
         clock = [record.time or 0.0 for record in read_run(folder).steps]
     spent = [after - before for before, after in itertools.pairwise([0.0, *clock])]
     # Of the later half, since the first steps of a size may compile; the shortest, since others may be disturbed.
@@ -156,7 +157,7 @@ def evaluations_of(times: StepTimes, steps: int) -> int:
 def _step_seconds(request: TrainRequest, task: Task, steps: int) -> float:
     with tempfile.TemporaryDirectory() as folder:
         short = replace(request, steps=steps, epochs=None, eval_every=steps)
-        fit_task(short, replace(task, splits={}), Path(folder), show=False)
+        fit_task(short, replace(task, splits={}, assets=no_assets), Path(folder), show=False)
         times = [record.time or 0.0 for record in read_run(folder).steps]
     spent = [after - before for before, after in itertools.pairwise(times)]
     # The second half: on a GPU the first steps of each size compile and record.

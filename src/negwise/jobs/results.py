@@ -12,9 +12,9 @@ import numpy as np
 from scipy import stats
 
 from negwise.errors import NegwiseError
+from negwise.inference import TrainedModel, load
 from negwise.jobs.arms import Arm, parse_arm
 from negwise.jobs.grid import Grid
-from negwise.jobs.single_run import Trained, load
 from negwise.jobs.worker_pool import failure_of
 from negwise.records import (
     RESULT,
@@ -62,8 +62,8 @@ class JobResult:
         return self.record.metrics[0]
 
     @property
-    def model(self) -> Trained:
-        """The model that is kept, with its data."""
+    def model(self) -> TrainedModel:
+        """The model that is kept, ready to be used: see `negwise.load`."""
         if self.record.model is None:
             raise NegwiseError(f"{self.folder}: no run came to an end; each says why in its failed.json.")
         return load(self.folder / self.record.model)

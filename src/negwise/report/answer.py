@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from negwise.records import Difference
+from negwise.records import Difference, lines_of_use
 from negwise.report.comparison import DIFFERENT_DATA
 from negwise.report.formatting import format_count, format_seconds, format_signed, metric_name
 from negwise.report.report_data import ArmRuns, Mean, ReportData
@@ -222,4 +222,5 @@ def _request_text(report: ReportData) -> str:
 
 
 def _load_lines(report: ReportData) -> str:
-    return f"from negwise.jobs import load\ntrained = load({str(report.model)!r})"
+    assert report.model is not None
+    return lines_of_use(report.model, str(report.model))

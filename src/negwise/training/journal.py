@@ -217,6 +217,12 @@ def scores_in_words(scores: Scores, metric: str) -> str:
     return f"{first}AUC {'-' if scores.auc is None else f'{scores.auc:.4f}{error}'}"
 
 
+def result_in_words(scores: Scores, metric: str) -> str:
+    """The same with the top-n metrics, for the end of a run."""
+    more = [name for name in ("ndcg@10", "hit@10") if name != metric and scores.value(name) is not None]
+    return "  ".join([scores_in_words(scores, metric), *(f"{name} {scores.value(name):.4f}" for name in more)])
+
+
 def _clock(seconds: float) -> str:
     minutes, rest = divmod(round(seconds), 60)
     return f"{minutes // 60}:{minutes % 60:02d}:{rest:02d}"

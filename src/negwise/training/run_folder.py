@@ -17,11 +17,9 @@ from safetensors.numpy import load, save
 from negwise.errors import InputError, NegwiseError
 from negwise.files import read_json, write_atomically, write_json
 from negwise.metrics import Ranks
-from negwise.records import CONFIG, RunResult, write_record
+from negwise.records import ASSETS, CONFIG, MODEL, RunResult, write_record
 
 RANKS = "test_ranks.safetensors"
-ASSETS = "model"
-"""The folder of what makes the model usable without its data."""
 
 
 HORIZON = ("steps", "epochs", "eval_every")
@@ -65,13 +63,14 @@ def write_config(out: Path, config: Mapping[str, Any]) -> None:
             write_json(out / CONFIG, config)
 
 
-def write_assets(out: Path, assets: Mapping[str, bytes]) -> None:
-    """Write the files that the model needs beside its weights, once."""
-    for name, content in assets.items():
+def write_assets(out: Path, assets: Callable[[], Mapping[str, bytes]]) -> None:
+    """Write the files that the model needs beside its weights, once; ``model.json``, which names them, comes last."""
+    if (out / ASSETS / MODEL).exists():
+        return
+    for name, content in assets().items():
         path = out / ASSETS / name
-        if not path.exists():
-            with resumable(path):
-                write_atomically(path, content)
+        with resumable(path):
+            write_atomically(path, content)
 
 
 def write_result(path: Path, result: RunResult) -> None:

@@ -80,7 +80,7 @@ def open_run(
     mask_items: MaskItems | None = None,
     config: Mapping[str, Any] | None = None,
     data_digest: str = "",
-    assets: Mapping[str, bytes] | None = None,
+    assets: Callable[[], Mapping[str, bytes]] = dict,
     popularity: Ints | None = None,
     show: bool | Display = True,
 ) -> Iterator[OpenRun]:
@@ -90,9 +90,9 @@ def open_run(
     "val" and "test"; the first two at each evaluation, test once, with the weights of the step whose validation value
     of ``metric`` was best. ``lr_scale(fraction)`` scales the learning rates, fraction = step / (steps - 1).
     ``mask_items`` masks items of sequences. A run refuses to resume if ``config`` (plain JSON) or ``data_digest``
-    has changed; a paused one may get another horizon. ``assets``, files by name, make the model usable without its
-    data. ``popularity`` (n_items,), counts in training, adds to the result what the model recommends. ``show`` may be
-    a display of one's own.
+    has changed; a paused one may get another horizon. ``assets()``, files by name, make the model usable without its
+    data; called where they are missing. ``popularity`` (n_items,), counts in training, adds to the result what the
+    model recommends. ``show`` may be a display of one's own.
     """
     if settings.tensorboard:
         require("tensorboard", extra="tensorboard")
@@ -135,7 +135,7 @@ def open_run(
         if first:
             checkpoint.clean(folder)
             write_config(folder, whole)
-            write_assets(folder, assets or {})
+            write_assets(folder, assets)
         shown = _display(show, settings.steps, state.step, metric) if first else Silent()
         if had and not graphs:
             shown.say("This run began with CUDA graphs, which are not available here. It continues without them.")
