@@ -1,0 +1,251 @@
+"""The main job against plain runs in the same time: ``python -m benchmarks equal_time`` prints the record.
+
+To measure anew: ``python -m benchmarks.equal_time times TASK... --out DIR`` times steps at every K, on a quiet machine.
+``choose`` trains the peers, `train` with each fixed K at a third, once and three times the recipe's rate, for the steps
+that ``--seconds`` buy at their own pace, two seeds; they may share the machine (``--workers``). ``compare`` trains the
+best peer, K = 100 and K = 1 at the recipe's rate with five other seeds. ``run`` does the main job with that budget and
+the same five seeds, one after another, alone. ``record FILE...`` writes ``results/equal_time.json``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import tempfile
+import time
+import warnings
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from benchmarks import data
+from benchmarks.crossed import Contrast, crossed_contrast, fold_contrast
+from benchmarks.online import TASKS, read, save
+from benchmarks.side_by_side import run_jobs
+from benchmarks.table import Row
+from negwise.files import write_atomically
+
+RECORD = Path(__file__).parent / "results" / "equal_time.json"
+CHOOSING, COMPARING = (400, 401), (500, 501, 502, 503, 504)
+"""Seeds; none was used for anything before."""
+SCALES = (1 / 3, 1.0, 3.0)
+TOLERANCE, UNDECIDED = 0.03, 0.10
+RUN = "run"
+
+
+@dataclass(frozen=True)
+class Job:
+    """A peer (a fixed K and a scale of the recipe's rate), or the main job where ``k`` is "run"."""
+
+    task: str
+    metric: str
+    k: str
+    scale: float
+    seed: int
+    steps: int = 0
+    seconds: float = 0.0
+
+    @property
+    def name(self) -> str:
+        return RUN if self.k == RUN else f"{self.k} at {self.scale:.3g} x"
+
+
+def fields_of(task: str) -> dict[str, Any]:
+    """What `train` and `run` share."""
+    one = TASKS[task]
+    kept = {name: value for name, value in one.fields.items() if name in ("model", "data", "split", "skip_bad")}
+    return kept if one.file is None else {"data": str(data.need(one.file)), **kept}
+
+
+def times_of(task: str) -> dict[str, Any]:
+    """Seconds of a step at every K of a task, and of an evaluation."""
+    warnings.filterwarnings("ignore")
+    from negwise.jobs.plan import step_costs, time_one_run
+    from negwise.requests import TrainRequest
+    from negwise.tasks import make_task, max_negatives, with_recipe
+
+    request = with_recipe(TrainRequest(**fields_of(task), k="100", evaluate_training=False))
+    made = make_task(request)
+    most = max_negatives(made.data, request.negatives, request.pool, request.batch_size)
+    ks = sorted({float(most) if k == "all" else min(float(k), float(most)) for k in TASKS[task].ks})
+    costs = {cost.k: cost.seconds for cost in step_costs(request, made, ks)}
+    steps = {k: costs.get(float(most) if k == "all" else min(float(k), float(most))) for k in TASKS[task].ks}
+    return {"task": task, "steps": steps, "evaluation": time_one_run(request, made)[0].evaluation}
+
+
+def train(job: Job) -> list[dict[str, Any]]:
+    """A peer: its scores, and the metric of each test query."""
+    warnings.filterwarnings("ignore")
+    from negwise.jobs import train_run
+    from negwise.requests import TrainRequest
+    from negwise.tasks import with_recipe
+
+    request = with_recipe(
+        TrainRequest(
+            **fields_of(job.task), k=job.k, metric=job.metric, seed=job.seed, steps=job.steps, threads=1,
+            eval_every=-(-job.steps // 10), evaluate_training=False,
+        )
+    )  # fmt: skip
+    assert request.learning_rate is not None
+    with tempfile.TemporaryDirectory() as folder:
+        request = replace(request, learning_rate=request.learning_rate * job.scale, out=folder)
+        result = train_run(request, show=False, any_k=True)
+        return [_found(job, Path(folder), result.record.evaluations, job.steps, result.record.seconds)]
+
+
+def run_main_job(job: Job) -> list[dict[str, Any]]:
+    """The main job with a budget, and its wall time, from the call to its result."""
+    warnings.filterwarnings("ignore")
+    from negwise.jobs import run_job
+    from negwise.records import read_race
+    from negwise.requests import RunRequest
+
+    with tempfile.TemporaryDirectory() as folder:
+        began = time.monotonic()
+        request = RunRequest(
+            **fields_of(job.task), out=folder, metric=job.metric, seed=job.seed, budget=f"{job.seconds:g}s"
+        )
+        result = run_job(request, log=lambda _: None)
+        wall = time.monotonic() - began
+        done = result.record.arms[0].done[0]
+        scores = {"val": done.val, "test": done.test}
+        found = _found(job, Path(folder) / done.run, scores, done.steps or 0, wall)
+        race = [type(one).__name__ + ": " + one.reason for one in read_race(Path(folder) / "race.jsonl")]
+        return [{**found, "race": race}]
+
+
+def _found(job: Job, folder: Path, scores: Any, steps: int, seconds: float | None) -> dict[str, Any]:
+    from negwise.metrics.per_query import query_values
+    from negwise.training import read_ranks
+
+    ranks = read_ranks(folder)
+    return {
+        **asdict(job), "rule": job.name, "steps": steps, "seconds": seconds,
+        **{name: {job.metric: round(scores[name].value(job.metric), 5)} for name in ("val", "test")},
+        "values": np.nan_to_num(query_values(ranks, job.metric)).astype(np.float32),
+        "wins": np.nan_to_num(query_values(ranks, "auc")).astype(np.float32),
+    }  # fmt: skip
+
+
+def peers_of(task: str, metric: str, times: dict[str, Any], seconds: float, seeds: Sequence[int]) -> list[Job]:
+    """Every K at every rate, for the steps that ``seconds`` buy at its own pace."""
+    return [
+        Job(task, metric, k, scale, seed, int(seconds / step))
+        for seed in seeds
+        for k, step in times["steps"].items()
+        for scale in SCALES
+        if step is not None
+    ]
+
+
+def mean_of(found: Sequence[dict[str, Any]], rule: str, split: str, seeds: Sequence[int]) -> float | None:
+    by = {one["seed"]: one[split][one["metric"]] for one in found if one["rule"] == rule}
+    return float(np.mean([by[seed] for seed in seeds])) if set(seeds) <= set(by) else None
+
+
+def best_peer(found: Sequence[dict[str, Any]]) -> str:
+    """The peer with the best mean validation score over the two seeds that choose."""
+    rules = dict.fromkeys(one["rule"] for one in found if one["rule"] != RUN)
+    means = {rule: mean_of(found, rule, "val", CHOOSING) for rule in rules}
+    return max((rule for rule in means if means[rule] is not None), key=lambda rule: means[rule] or 0.0)
+
+
+def contrast(found: Sequence[dict[str, Any]], task: str, rule: str, other: str) -> Contrast:
+    by = {(one["rule"], one["seed"]): one["values"].astype(float) for one in found}
+    gaps = [by[rule, seed] - by[other, seed] for seed in COMPARING]
+    if TASKS[task].folds:
+        return fold_contrast(np.array([gap.mean() for gap in gaps]))
+    return crossed_contrast(np.stack(gaps))
+
+
+def judge(found: Sequence[dict[str, Any]], task: str, other: str, base: str) -> dict[str, Any]:
+    """Whether the main job holds against ``other``, whose gain is that over K = 1, ``base``."""
+    gap, gain = contrast(found, task, RUN, other), contrast(found, task, other, base).mean
+    held = gap.mean >= -max(TOLERANCE * gain, gap.se)
+    verdict = "not decided" if gap.se > UNDECIDED * gain else "holds" if held else "does not hold"
+    return {"against": other, **asdict(gap), "gain": gain, "verdict": verdict}
+
+
+def record(paths: Sequence[Path]) -> dict[str, Any]:
+    """All that was measured, by task and metric."""
+    found = [one for path in paths for one in read(path)]
+    cells = {}
+    for task, metric in dict.fromkeys((one["task"], one["metric"]) for one in found):
+        mine = [one for one in found if (one["task"], one["metric"]) == (task, metric)]
+        best, base, usual = best_peer(mine), "1 at 1 x", "100 at 1 x"
+        whole = [rule for rule in (best, usual) if mean_of(mine, rule, "test", COMPARING) is not None]
+        ready = mean_of(mine, RUN, "test", COMPARING) is not None and mean_of(mine, base, "test", COMPARING) is not None
+        rules = dict.fromkeys(one["rule"] for one in mine)
+        cells[f"{task}, {metric}"] = {
+            "best peer": best,
+            "choosing, validation": {rule: mean_of(mine, rule, "val", CHOOSING) for rule in rules},
+            "comparing, test": {rule: mean_of(mine, rule, "test", COMPARING) for rule in rules},
+            "run": [judge(mine, task, other, base) for other in whole] if ready else [],
+            "runs": [{name: value for name, value in one.items() if name not in ("values", "wins")} for one in mine],
+        }
+    seeds = {"choosing": CHOOSING, "comparing": COMPARING}
+    return {"command": "python -m benchmarks.equal_time", "seeds": seeds, "cells": cells}
+
+
+def run() -> list[Row]:
+    """A row for each contrast of the committed record."""
+    rows = []
+    for name, cell in json.loads(RECORD.read_text())["cells"].items():
+        for one in cell["run"]:
+            least = None if one["verdict"] == "not decided" else -max(TOLERANCE * one["gain"], one["se"])
+            rows.append(Row(f"{name}: run against {one['against']}", one["verdict"], one["mean"], least, "higher", ""))
+    return rows
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.equal_time", description=__doc__)
+    parser.add_argument("what", choices=("times", "choose", "compare", "run", "record"))
+    parser.add_argument("names", nargs="+", help="tasks; for record, files")
+    parser.add_argument("--out", type=Path, default=RECORD, help="a folder; for record, the file")
+    parser.add_argument("--seconds", type=float, default=60.0, help="wall time of the main job")
+    parser.add_argument("--metric", help="instead of the task's own")
+    parser.add_argument("--done", type=Path, nargs="*", default=[], help="files of earlier calls")
+    parser.add_argument("--workers", type=int, default=1)
+    parser.add_argument("--limit", type=float, default=1e9, help="seconds for all of it")
+    asked = parser.parse_args()
+    if asked.what == "record":
+        write_atomically(asked.out, json.dumps(record([Path(name) for name in asked.names]), indent=1) + "\n")
+        return
+    asked.out.mkdir(parents=True, exist_ok=True)
+    if asked.what == "times":
+        for task in asked.names:
+            write_atomically(asked.out / f"{task}-times.json", json.dumps(times_of(task), indent=1) + "\n")
+        return
+    earlier = [one for path in asked.done for one in read(path)]
+    jobs: list[Job] = []
+    for task in asked.names:
+        metric = asked.metric or TASKS[task].metric
+        if asked.what == RUN:
+            jobs += [Job(task, metric, RUN, 1.0, seed, seconds=asked.seconds) for seed in COMPARING]
+            continue
+        times = json.loads((asked.out / f"{task}-times.json").read_text())
+        seeds = CHOOSING if asked.what == "choose" else COMPARING
+        peers = peers_of(task, metric, times, asked.seconds, seeds)
+        if asked.what == "compare":
+            mine = [one for one in earlier if (one["task"], one["metric"]) == (task, metric)]
+            peers = [job for job in peers if job.name in (best_peer(mine), "100 at 1 x", "1 at 1 x")]
+        jobs += peers
+    known = {(one["task"], one["metric"], one["rule"], one["seed"]) for one in earlier}
+    jobs = [job for job in jobs if (job.task, job.metric, job.name, job.seed) not in known]
+    done: list[dict[str, Any]] = []
+    path = asked.out / f"{'-'.join(asked.names)}-{asked.what}.npz"
+
+    def keep(job: Job, found: list[dict[str, Any]], seconds: float) -> None:
+        done.extend(found)
+        save(path, done)
+        print(f"{seconds:4.0f} s  {job.task} {job.name} {job.seed}: {found[0]['val']}", flush=True)
+
+    work = run_main_job if asked.what == RUN else train
+    run_jobs(work, jobs, workers=1 if asked.what == RUN else asked.workers, limit=asked.limit, keep=keep)
+
+
+if __name__ == "__main__":
+    main()
