@@ -7,11 +7,13 @@ from whatever is there.
 
 from __future__ import annotations
 
+import time
 from dataclasses import replace
 from pathlib import Path
 
 from negwise.datasets import open_source
 from negwise.files import lock_folder
+from negwise.jobs.answer_facts import add_answer_facts
 from negwise.jobs.arms import parse_arm
 from negwise.jobs.grid import Grid
 from negwise.jobs.paper_job import run_paper_job
@@ -20,6 +22,7 @@ from negwise.jobs.preparation import Log, prepare_job
 from negwise.jobs.results import JobResult, collect_and_write, write_page
 from negwise.jobs.single_run import default_k, train_run
 from negwise.requests import RunRequest
+from negwise.tasks import make_task
 
 
 def run_job(request: RunRequest, *, log: Log = print) -> JobResult:
@@ -29,7 +32,7 @@ def run_job(request: RunRequest, *, log: Log = print) -> JobResult:
 
 def train_one_model(request: RunRequest, *, log: Log = print) -> JobResult:
     """One run with the whole budget, for each seed one after another, in this process; K by ``request.k``."""
-    folder = Path(request.out)
+    began, folder = time.monotonic(), Path(request.out)
     arm = parse_arm(request.k or default_k(request.negatives), "model")
     seeds = tuple(range(request.seed, request.seed + request.seeds))
     with lock_folder(folder, "job"):
@@ -46,5 +49,14 @@ def train_one_model(request: RunRequest, *, log: Log = print) -> JobResult:
                 train_run(replace(run.request, out=str(run.folder)), source=source, any_k=True)
         finally:
             result = collect_and_write(grid, "run", prepared.metrics, None, None, ())
+        kept = grid.runs(arm)[0].request
+        result = add_answer_facts(
+            result,
+            lambda: make_task(kept, source),
+            device=prepared.request.device,
+            most=prepared.ceiling,
+            began=began,
+            log=log,
+        )
         write_page(folder, log)
         return result

@@ -21,10 +21,12 @@ from negwise.records import (
     RESULTS,
     ArmResult,
     Difference,
+    GainShare,
     PilotResult,
     Results,
     SeedResult,
     encode,
+    read_record,
     read_result,
     read_run,
     write_record,
@@ -59,6 +61,11 @@ class JobResult:
         return self.record.metrics[0]
 
     @property
+    def shares(self) -> tuple[GainShare, ...]:
+        """The forecast share of the gain at a few K, beside the seconds of a step."""
+        return self.record.shares
+
+    @property
     def model(self) -> Trained:
         """The model that is kept, with its data."""
         if self.record.model is None:
@@ -81,8 +88,18 @@ def collect_and_write(
     """Write ``results.json`` of a grid that may be half done."""
     found = collect_results(grid, kind=kind, metrics=metrics, pilot=pilot)
     found = replace(found, caveats=(*notes, *caveats_of(found, estimate)))
+    found = _with_known_facts(found, grid.out / RESULTS)
     write_record(grid.out / RESULTS, found)
     return JobResult(grid.out, found, estimate)
+
+
+def _with_known_facts(found: Results, path: Path) -> Results:
+    """``found`` with what ``path`` knows already of the same runs, so that nothing is ranked or timed again."""
+    before = read_record(Results, path) if path.is_file() else None
+    if before is None or (before.arms, before.model) != (found.arms, found.model):
+        return found
+    known = ("baselines", "corpus", "candidates", "shares", "seconds")
+    return replace(found, **{name: getattr(before, name) for name in known})
 
 
 def write_page(folder: Path, log: Callable[[str], None]) -> None:
