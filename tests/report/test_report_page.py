@@ -42,8 +42,7 @@ def test_the_answer_comes_first(job, page):
         gaps = [of(a) - of(b) for a, b in zip(arms["warm:20"], arms["1"], strict=True)]
         se = statistics.stdev(gaps) / math.sqrt(3)
         assert f"gain in {name} over K = 1 {statistics.fmean(gaps):+.4f} ± {se:.4f}" in text
-    assert f"trained = load('{job}/arms/warm-20/seed-0')" in text
-    assert "from negwise.jobs import load" in text
+    assert f'import negwise as nw model = nw.load("{job}")' in text
 
 
 def test_the_table_has_means_and_errors_of_all_arms(job, page):

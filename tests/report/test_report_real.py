@@ -10,7 +10,7 @@ from negwise.report.write_report import read_report_data
 
 @pytest.mark.slow
 def test_a_real_run_and_the_lines_that_load_it(tmp_path, monkeypatch):
-    from negwise.jobs import train_run
+    from negwise.jobs import load, train_run
     from negwise.requests import TrainRequest
 
     monkeypatch.setenv("NEGWISE_CACHE", str(tmp_path / "cache"))
@@ -30,7 +30,6 @@ def test_a_real_run_and_the_lines_that_load_it(tmp_path, monkeypatch):
     assert f"{test.auc:.4f} ± {test.auc_se:.4f}" in page.text
     names = [figure["name"] for figure in json.loads(page.scripts["figures-data"])]
     assert names[:4] == ["k_over_time", "loss", "throughput", "quality_over_time"]
-    lines = next(text for text in page.words if text.startswith("from negwise"))
-    made = {}
-    exec(lines, made)
-    assert made["trained"].score([0, 1], [0, 1, 2]).shape == (2, 3)
+    lines = next(text for text in page.words if text.startswith("import negwise"))
+    assert lines == f'import negwise as nw\nmodel = nw.load("{run}")'
+    assert load(run).score([0, 1], [0, 1, 2]).shape == (2, 3)

@@ -17,6 +17,7 @@ from negwise.jobs.grid import Grid
 from negwise.jobs.single_run import Trained, load
 from negwise.jobs.worker_pool import failure_of
 from negwise.records import (
+    JOB,
     RESULT,
     RESULTS,
     ArmResult,
@@ -31,6 +32,9 @@ from negwise.records import (
     read_run,
     write_record,
 )
+from negwise.report.answer import Answer, make_answer
+from negwise.report.from_job import job_report_data
+from negwise.report.notebook import answer_html
 from negwise.theory.estimate import Estimate
 from negwise.theory.separation import separation
 
@@ -72,9 +76,19 @@ class JobResult:
             raise NegwiseError(f"{self.folder}: no run came to an end; each says why in its failed.json.")
         return load(self.folder / self.record.model)
 
+    @property
+    def answer(self) -> Answer:
+        """What the page shows first, from the records in the folder."""
+        return make_answer(job_report_data(self.folder))
+
     def to_dict(self) -> dict[str, Any]:
-        """Plain values, ready for JSON."""
-        return {**encode(self.record), "out": str(self.folder)}
+        """Plain values, ready for JSON; ``answer`` is what the page and the terminal say."""
+        found = {**encode(self.record), "out": str(self.folder)}
+        return {**found, "answer": encode(self.answer)} if (self.folder / JOB).is_file() else found
+
+    def _repr_html_(self) -> str:
+        """The answer as a table, for notebooks."""
+        return answer_html(self.answer)
 
 
 def collect_and_write(
@@ -239,7 +253,7 @@ def caveats_of(results: Results, estimate: Estimate | None) -> tuple[str, ...]:
             "choice may change the comparison. --learning-rate moves it."
         )
     untrained = [arm.name for arm in arms if arm.done and all(seed.best_step == 0 for seed in arm.done)]
-    if untrained:
+    if untrained and (len(arms) > 1 or results.kind == "sweep"):  # of one model the answer says it first
         found.append(
             f"Training did not raise the validation score of {', '.join(untrained)}: the weights kept are those before "
             "it. Train longer (--steps), or at other learning rates."

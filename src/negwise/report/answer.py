@@ -1,13 +1,17 @@
-"""The top of the page: K, the range as good, the gain over K = 1, the cost, and the lines that load the model."""
+"""The answer: what a page, a terminal and a notebook show first, and the lines that load the model."""
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
 
 from negwise.records import Difference
 from negwise.report.comparison import DIFFERENT_DATA
 from negwise.report.formatting import format_count, format_seconds, format_signed, metric_name
+from negwise.report.model_answer import model_answer
 from negwise.report.report_data import ArmRuns, Mean, ReportData
+from negwise.report.score_table import ScoreTable, ShareTable
+from negwise.report.stat_tile import Stat
 from negwise.theory.estimate import Estimate
 
 VERDICTS = {
@@ -23,29 +27,30 @@ _PLUS_MINUS = "\N{PLUS-MINUS SIGN}"
 
 
 @dataclass(frozen=True)
-class Stat:
-    """One large number with its label, error bar and note. ``tone`` is "up", "down" or empty, and sets the colour."""
-
-    label: str
-    value: str
-    error: str = ""
-    note: str = ""
-    tone: str = ""
-
-
-@dataclass(frozen=True)
 class Answer:
-    """The top of the page. ``load`` has the two lines of Python that load the model; None without a model."""
+    """``notices`` come before all else. ``load`` has the two lines of Python that load the model; None without one.
+
+    ``advice`` says which K to take, by ``shares`` of the gain and the time of a step, and ``forecast`` what they rest
+    on. ``scores`` has the model beside its baselines.
+    """
 
     headline: str
     lead: str
     stats: tuple[Stat, ...]
-    verdict: str | None
-    load: str | None
+    verdict: str | None = None
+    load: str | None = None
+    notices: tuple[str, ...] = ()
+    advice: str | None = None
+    forecast: str | None = None
+    scores: ScoreTable | None = None
+    shares: ShareTable | None = None
 
 
 def make_answer(report: ReportData) -> Answer:
     """The answer for a job, a sweep, a run, a log or a comparison."""
+    load = None if report.model is None else _load_lines(report)
+    if report.kind == "run" and not report.paper:
+        return Answer(**vars(model_answer(report)), load=load)
     headline, lead, stats = {
         "run": _job_answer,
         "sweep": _sweep_answer,
@@ -55,7 +60,7 @@ def make_answer(report: ReportData) -> Answer:
     }[report.kind](report)
     estimate = report.estimate
     verdict = None if estimate is None else _verdict_text(estimate)
-    return Answer(headline, lead, tuple(stats), verdict, None if report.model is None else _load_lines(report))
+    return Answer(headline, lead, tuple(stats), verdict, load)
 
 
 def _verdict_text(estimate: Estimate) -> str:
@@ -222,4 +227,6 @@ def _request_text(report: ReportData) -> str:
 
 
 def _load_lines(report: ReportData) -> str:
-    return f"from negwise.jobs import load\ntrained = load({str(report.model)!r})"
+    """A job is loaded from its folder, whichever of its runs is kept; else the model's own folder."""
+    folder = report.path if report.kind == "run" else report.model
+    return f"import negwise as nw\nmodel = nw.load({json.dumps(str(folder), ensure_ascii=False)})"

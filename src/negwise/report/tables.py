@@ -47,6 +47,11 @@ class ResultsTable:
     rows: tuple[ArmRow, ...]
 
     @property
+    def is_one_run(self) -> bool:
+        """Whether there is one run, which is done: then there is nothing to compare."""
+        return len(self.rows) == 1 and self.rows[0].seeds == "1 of 1"
+
+    @property
     def has_tuning(self) -> bool:
         return any(row.tuning for row in self.rows)
 

@@ -32,8 +32,10 @@ class Measured(NamedTuple):
     se: float | None
 
 
-def advice(shares: Sequence[GainShare]) -> str:
+def advice(shares: Sequence[GainShare], metric: str | None = None) -> str:
     """Which K to take, from the shares of the gain and the seconds of a step; and what is not known.
+
+    ``metric`` is how the metric is called, where that is not its name in the records.
 
     >>> advice([GainShare(1, "ndcg@10", 0.0, seconds=1.0), GainShare(100, "ndcg@10", 0.9, seconds=1.0),
     ...         GainShare(1000, "ndcg@10", 1.0, seconds=1.01)])
@@ -45,7 +47,7 @@ def advice(shares: Sequence[GainShare]) -> str:
     timed = [row for row in rows if row.seconds is not None]
     known = [row for row in rows if row.share is not None]
     if len(known) < 2:
-        return _by_cost_alone(timed, rows[-1])
+        return _by_cost_alone(timed, metric or rows[-1].metric)
     priced = [row for row in known if row.seconds is not None]
     if len(priced) < 2:
         top = known[-1]
@@ -74,9 +76,9 @@ def contradiction(shares: Sequence[GainShare], measured: Sequence[Measured]) -> 
 
 def _by_share_and_cost(rows: Sequence[GainShare]) -> str:
     top, enough = rows[-1], _first(rows, ENOUGH)
-    if _times(top, enough) <= FREE:
-        if enough is top:
-            return f"Negatives are nearly free here, and the gain grows to the end: take K = {_number(top.k)}."
+    if _times(top, rows[0]) <= FREE and enough is top:
+        return f"Negatives are nearly free here, and the gain grows to the end: take K = {_number(top.k)}."
+    if _times(top, enough) <= FREE and enough is not top:
         return (
             f"K = {_number(enough.k)} has about {_part(enough, top)} of the gain of K = {_number(top.k)} and takes "
             f"{_percent(enough, top)} of its time: take K = {_number(top.k)}."
@@ -91,9 +93,9 @@ def _by_share_and_cost(rows: Sequence[GainShare]) -> str:
     )
 
 
-def _by_cost_alone(timed: Sequence[GainShare], top: GainShare) -> str:
+def _by_cost_alone(timed: Sequence[GainShare], metric: str) -> str:
     """Where no share is known."""
-    unknown = f"How much of the gain each K brings is not known for {top.metric} here."
+    unknown = f"How much of the gain each K brings is not known for {metric} here."
     if len(timed) < 2:
         return f"{unknown} The time of a step at each K was not measured either."
     first, last = timed[0], timed[-1]
