@@ -100,6 +100,16 @@ def test_a_model_that_beats_no_baseline_says_so_first(tmp_path, mean, reach, hea
         assert text.index(answer.notices[0]) < text.index("negatives per positive")
 
 
+def test_what_the_model_is_ahead_in_is_told_too(tmp_path):
+    behind = baseline_record("BM25", -0.1, 0.02)
+    behind["differences"][1] |= {"mean": 0.1, "low": 0.05, "high": 0.15}
+    write_model_job(tmp_path / "job", baselines=[behind])
+    answer = make_answer(job_report_data(tmp_path / "job"))
+    assert answer.headline == "The model does not beat BM25."
+    auc = json.loads((tmp_path / "job/results.json").read_text())["arms"][0]["seeds"][0]["test"]["auc"]
+    assert answer.notices[0].endswith(f"It is ahead in AUC ({auc:.4f} against 0.8000).")
+
+
 def test_most_popular_items_are_called_so(tmp_path):
     write_model_job(tmp_path / "job", baselines=[baseline_record("most popular", -0.1, 0.02)], corpus=None)
     answer = make_answer(job_report_data(tmp_path / "job"))

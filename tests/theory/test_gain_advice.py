@@ -31,7 +31,7 @@ def rows(seconds=None, shares=SHARES, metric="ndcg@10"):
         (rows(), "The time of a step at each K was not measured, so take the largest K that costs you nothing."),
         (rows(lambda _: 1.0, [None] * 6), "not known for ndcg@10 here. A step with K = 1,000 takes 1.00 times"),
         (rows(lambda _: 1.0, [None] * 6), "leave K to the online rule"),
-        (rows(lambda k: k, [None] * 6), "type: negwise sweep --k 1,4,20"),
+        (rows(lambda k: k, [None] * 6), "run negwise sweep --k 1,4,20,100 on the same data."),
         (rows(None, [None] * 6), "not measured either"),
         ([], "no K to choose"),
         ([GainShare(1, "auc")], "no K to choose"),

@@ -41,7 +41,7 @@ def reason_in_words(reason: str | None, rule: str) -> str:
         by = " The win rate stands in for that share." if found[2] else ""
         return f"K grew as far as the model puts a positive above all its negatives in {share} of the rows.{by}"
     if found := re.fullmatch(r"bounded by K for (\S+), ([\d.e+]+)", reason):
-        return f"More than {format_k(float(found[2]))} add nothing to {metric_name(found[1])} among these candidates."
+        return f"{format_k(float(found[2]))} negatives are enough for {metric_name(found[1])} among these candidates."
     if reason == "bounded by the validation ranks":
         return "Validation held K back: the model ranks its training data far better than new data."
     if found := re.fullmatch(r"bounded by max_k, ([\d.e+]+)", reason):

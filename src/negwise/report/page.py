@@ -40,8 +40,12 @@ def vega_bundle() -> str:
 
 
 def _mark_commands(text: str) -> str:
-    """``text`` escaped, with what one types, as ``--budget 3m`` or ``negwise sweep --k 1,4``, marked as code."""
-    return _COMMAND.sub(lambda found: f"<code>{found[0]}</code>", html.escape(text))
+    """``text`` escaped, with what one types, as ``--budget 3m`` or ``negwise sweep --k 1,4``, marked as code.
+
+    ``K = 4`` stays on one line.
+    """
+    marked = _COMMAND.sub(lambda found: f"<code>{found[0]}</code>", html.escape(text))
+    return re.sub(r"\bK = (?=\d)", "K&nbsp;=&nbsp;", marked)
 
 
 _COMMAND = re.compile(r"negwise [a-z]+(?: --[a-z-]+ [\w,:]+)*|--[a-z-]+ \w+")

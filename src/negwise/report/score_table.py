@@ -109,9 +109,13 @@ def baseline_notice(report: ReportData, test: Scores | None) -> str | None:
     mine, theirs = test.value(metric), baseline.scores.value(metric)
     figures = "" if mine is None or theirs is None else f"{metric_name(metric)} {mine:.4f} against {theirs:.4f}, "
     figures += f"{format_signed(gap.mean)}{_interval(gap)}, {_queries(gap.queries)}"
-    if lead_over(gap) == "behind":
-        return f"The model is worse than {_the(baseline.name)}, which needs no training: {figures}."
-    return f"The model cannot be told from {_the(baseline.name)}, which needs no training: {figures}."
+    how = "is worse than" if lead_over(gap) == "behind" else "cannot be told from"
+    better = [other.metric for other in baseline.differences if lead_over(other) == "ahead"]
+    ahead = [
+        f"{metric_name(name)} ({test.value(name):.4f} against {baseline.scores.value(name):.4f})" for name in better
+    ]
+    found_ahead = f" It is ahead in {' and '.join(ahead)}." if ahead else ""
+    return f"The model {how} {_the(baseline.name)}, which needs no training: {figures}.{found_ahead}"
 
 
 def baseline_stat(report: ReportData) -> Stat | None:
