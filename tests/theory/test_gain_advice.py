@@ -47,6 +47,12 @@ def test_a_k_whose_time_is_not_known_is_not_recommended():
     assert "take K = 100." in advice(known) and "1,000" not in advice(known)
 
 
+def test_free_negatives_that_were_not_timed_to_the_end():
+    found = advice(rows(lambda k: 1.0 if k <= 20 else None))
+    assert "nearly free up to K = 20, the largest K here whose step was timed." in found
+    assert found.endswith("take K = 100 if a step with it is about as fast.")
+
+
 def test_the_metric_is_called_as_asked():
     assert "not known for HR@5 here" in advice(rows(None, [None] * 6, "hit@5"), "HR@5")
 

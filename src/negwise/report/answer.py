@@ -10,7 +10,7 @@ from negwise.report.comparison import DIFFERENT_DATA
 from negwise.report.formatting import format_count, format_seconds, format_signed, metric_name
 from negwise.report.model_answer import model_answer
 from negwise.report.report_data import ArmRuns, Mean, ReportData
-from negwise.report.score_table import ScoreTable, ShareTable
+from negwise.report.score_table import ScoreTable, ShareTable, score_stat
 from negwise.report.stat_tile import Stat
 from negwise.theory.estimate import Estimate
 
@@ -130,11 +130,8 @@ def _run_answer(report: ReportData) -> tuple[str, str, list[Stat]]:
     for metric in report.metrics[:2]:
         value = None if run.test is None else run.test.value(metric)
         if value is not None:
-            se = run.test.auc_se if metric == "auc" and run.test is not None else None
-            bar = "" if se is None else f"{_PLUS_MINUS} {se:.4f}"
-            stats.append(
-                Stat(f"test {metric_name(metric)}", f"{value:.4f}", bar, "error bar over queries" if bar else "")
-            )
+            assert run.test is not None
+            stats.append(score_stat(report, run.test, metric))
     if run.seconds is not None:
         steps = format_count(run.steps or 0)
         best = "" if run.best_step is None else f"best at step {format_count(run.best_step)} of {steps}"

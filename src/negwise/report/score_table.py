@@ -75,7 +75,7 @@ def share_table(shares: tuple[GainShare, ...]) -> ShareTable | None:
 
 def sample_text(report: ReportData, scores: Scores) -> str:
     """500 test queries, each among 3,416 candidates."""
-    found = "" if scores.queries is None else f"{format_count(scores.queries)} test queries"
+    found = "number of queries not known" if scores.queries is None else f"{format_count(scores.queries)} test queries"
     if report.candidates is None:
         return found
     return f"{found}, each among {format_count(round(report.candidates))} candidates"

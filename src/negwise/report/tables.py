@@ -16,7 +16,7 @@ PROBLEMS_SHOWN = 10
 
 @dataclass(frozen=True)
 class Cell:
-    """A number and its standard error over seeds, as text; empty if there is none."""
+    """A number and its standard error, as text; empty if there is none."""
 
     value: str
     se: str = ""
@@ -144,10 +144,13 @@ def _role(arm: ArmRuns) -> str:
 
 
 def _score_cell(arm: ArmRuns, metric: str) -> Cell:
+    """The error is over seeds, or with one seed over queries."""
     mean = arm.test(metric)
     if mean.value is None:
         return Cell("")
-    return Cell(f"{mean.value:.4f}", "" if mean.se is None else f"\N{PLUS-MINUS SIGN} {mean.se:.4f}")
+    one = next((run.test for run in arm.done if run.test is not None), None) if mean.n == 1 else None
+    error = mean.se if one is None else one.error(metric)
+    return Cell(f"{mean.value:.4f}", "" if error is None else f"\N{PLUS-MINUS SIGN} {error:.4f}")
 
 
 def _problems(arm: ArmRuns) -> list[str]:

@@ -56,6 +56,8 @@ def advice(shares: Sequence[GainShare], metric: str | None = None) -> str:
             f"K = {_number(enough.k)} has about {_part(enough, top)} of the gain of K = {_number(top.k)}. The time of "
             "a step at each K was not measured, so take the largest K that costs you nothing."
         )
+    if _times(priced[-1], priced[0]) <= FREE and _first(known, ENOUGH).k > priced[-1].k:
+        return _free_as_far_as_timed(priced[-1], _first(known, ENOUGH), known[-1])
     return _by_share_and_cost(priced)
 
 
@@ -91,6 +93,14 @@ def _by_share_and_cost(rows: Sequence[GainShare]) -> str:
         f"Each negative costs time. K = {_number(best.k)} has about {_part(best, top)} of the gain of "
         f"K = {_number(top.k)} and takes {_percent(best, top)} of its time: take K = {_number(best.k)}."
     )
+
+
+def _free_as_far_as_timed(timed: GainShare, enough: GainShare, top: GainShare) -> str:
+    found = (
+        f"Negatives are nearly free up to K = {_number(timed.k)}, the largest K here whose step was timed. "
+        f"K = {_number(enough.k)} has about {_part(enough, top)} of the gain of K = {_number(top.k)}"
+    )
+    return f"{found}: take K = {_number(enough.k)} if a step with it is about as fast."
 
 
 def _by_cost_alone(timed: Sequence[GainShare], metric: str) -> str:
