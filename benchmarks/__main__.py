@@ -14,7 +14,9 @@ from typing import Any
 from benchmarks.table import Row
 from negwise.files import write_atomically
 
-NAMES = ("theory", "startup", "losses", "samplers", "metrics", "training", "coverage", "path")
+NAMES = ("theory", "startup", "losses", "samplers", "metrics", "training", "reading", "serving", "coverage", "path")
+
+PACKAGES = ("negwise", "numpy", "scipy", "torch", "numba", "pyarrow")
 
 
 def main() -> int:
@@ -40,7 +42,7 @@ def main() -> int:
             "command": f"python -m benchmarks {' '.join(tables)}",
             "python": platform.python_version(),
             "machine": platform.machine(),
-            "versions": {package: version(package) for package in ("negwise", "numpy", "scipy", "torch", "numba")},
+            "versions": {package: version(package) for package in PACKAGES},
             "rows": {name: [row.to_dict() for row in rows] for name, rows in tables.items()},
         }
         write_atomically(asked.json, json.dumps(record, indent=1) + "\n")

@@ -10,10 +10,15 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
 from negwise.datasets import TaskData
-from negwise.jobs import Trained, load
+from negwise.records import CONFIG, RunConfig, decode, read_record
+from negwise.requests import TrainRequest
+from negwise.tasks import load_data, make_model
+from negwise.training import load_weights
 
 QUERIES, CANDIDATES = 300, 2000
 LOW, HIGH, WIDTH = -6.0, 10.0, 0.25
@@ -25,7 +30,9 @@ Floats = NDArray[np.float64]
 
 def score_histogram(run: Path) -> dict[str, Any]:
     """Counts of standardised scores on the validation split of a finished run; the outer bins take what lies beyond."""
-    positives, negatives = standardised(load(run))
+    request = decode(TrainRequest, read_record(RunConfig, run / CONFIG).run, str(run / CONFIG))
+    task = load_data(request)
+    positives, negatives = standardised(task, load_weights(make_model(request, task), run))
     edges = np.arange(LOW, HIGH + WIDTH / 2, WIDTH)
 
     def counts(values: Floats) -> list[int]:
@@ -43,9 +50,8 @@ def score_histogram(run: Path) -> dict[str, Any]:
     }
 
 
-def standardised(trained: Trained) -> tuple[Floats, Floats]:
+def standardised(task: TaskData, model: Any) -> tuple[Floats, Floats]:
     """Scores of positives and of negatives of some validation queries."""
-    task = trained.data
     random = np.random.default_rng(0)
     chosen = np.sort(random.permutation(len(task.val))[:QUERIES])
     candidates = np.arange(*task.val.candidates)
@@ -54,7 +60,7 @@ def standardised(trained: Trained) -> tuple[Floats, Floats]:
     negatives = _negatives(task, chosen, candidates)
     asked = task.val.positives[chosen]
     ids = np.unique(np.concatenate((asked, *negatives)))
-    scores = trained.score(chosen.tolist(), ids.tolist(), split="val").double().numpy()  # (Q, N)
+    scores = _scores(model, task, chosen, ids)  # (Q, N)
     found: tuple[list[Floats], list[Floats]] = ([], [])
     for row, positive, others in zip(scores, asked, negatives, strict=True):
         own = row[np.searchsorted(ids, others)]
@@ -63,6 +69,18 @@ def standardised(trained: Trained) -> tuple[Floats, Floats]:
         found[0].append((row[np.searchsorted(ids, [positive])] - own.mean()) / own.std())
         found[1].append((own - own.mean()) / own.std())
     return np.concatenate(found[0]), np.concatenate(found[1])
+
+
+def _scores(model: Any, task: TaskData, queries: NDArray[np.int64], ids: NDArray[np.int64]) -> Floats:
+    """Scores (Q, N) of validation queries and candidates, both by number, dropout off."""
+    model.eval()
+
+    def item_vectors(wanted: Tensor) -> Tensor:
+        return model.encode_candidates(wanted.flatten()).view(*wanted.shape, -1)
+
+    with torch.no_grad():
+        vectors = model.encode_queries(task.val.batch(queries).query, item_vectors)
+        return (vectors @ model.encode_candidates(torch.from_numpy(ids)).T).double().numpy()
 
 
 def _negatives(task: TaskData, queries: NDArray[np.int64], candidates: NDArray[np.int64]) -> list[NDArray[np.int64]]:

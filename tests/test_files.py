@@ -7,7 +7,7 @@ import pytest
 
 from negwise import files
 from negwise.errors import InputError, NegwiseError
-from negwise.files import LOCK, PATIENCE, lock_folder, write_atomically
+from negwise.files import LOCK, PATIENCE, _umask, lock_folder, new_folder, replacing, write_atomically
 
 
 def test_writes_whole_files_in_new_folders(tmp_path):
@@ -105,3 +105,29 @@ def test_the_lock_of_a_process_that_was_killed_is_taken_over(tmp_path, monkeypat
     began = time.monotonic()
     with lock_folder(tmp_path, "job"):
         assert time.monotonic() - began < PATIENCE
+
+
+def test_a_long_file_is_there_when_it_is_whole(tmp_path):
+    target = tmp_path / "deep" / "a.txt"
+    with replacing(target) as temporary:
+        temporary.write_text("half")
+        assert not target.exists()
+    assert target.read_text() == "half" and target.stat().st_mode & 0o777 == 0o666 & ~_umask()
+    with pytest.raises(RuntimeError), replacing(target) as temporary:
+        temporary.write_text("worse")
+        raise RuntimeError
+    assert target.read_text() == "half" and [file.name for file in target.parent.iterdir()] == ["a.txt"]
+    with pytest.raises(InputError, match="a folder"), replacing(tmp_path / "deep"):
+        pass
+
+
+def test_a_folder_is_there_when_it_is_whole(tmp_path):
+    with new_folder(tmp_path / "a", "export") as temporary:
+        (temporary / "file").write_text("x")
+        assert not (tmp_path / "a").exists()
+    assert (tmp_path / "a" / "file").exists() and (tmp_path / "a").stat().st_mode & 0o777 == 0o777 & ~_umask()
+    with pytest.raises(InputError, match="is there and not empty"), new_folder(tmp_path / "a", "export"):
+        pass
+    with pytest.raises(RuntimeError), new_folder(tmp_path / "b", "export"):
+        raise RuntimeError
+    assert [entry.name for entry in tmp_path.iterdir()] == ["a"]

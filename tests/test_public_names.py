@@ -19,6 +19,7 @@ HEADLINE = {
     "FunctionK",
     "OnlineK",
     "k_for_metric",
+    "load",
     "InputError",
     "MissingExtra",
     "NegwiseError",
@@ -69,6 +70,7 @@ def test_version_is_the_packages_own():
         ),
         ("negwise.losses", ["info_nce", "info_nce_scores"]),
         ("negwise.curves", ["read", "Curves"]),
+        ("negwise.inference", ["load", "TextModel", "Recommender", "TopN", "top_n"]),
     ],
 )
 def test_names_of_the_parts(module, names):
@@ -89,6 +91,15 @@ def test_signatures_that_other_code_relies_on():
     assert {"train_auc", "val_auc", "steps", "n_queries", "lam", "max_k"} <= set(
         inspect.signature(nw.optimal_k).parameters
     )
+    assert leading(nw.load, 1) == ["folder"]
+    from negwise.inference import Recommender, TextModel
+
+    assert leading(TextModel.encode, 2) == ["self", "texts"]
+    assert leading(TextModel.search, 4) == ["self", "queries", "corpus", "n"]
+    assert leading(TextModel.mine, 4) == ["self", "pairs", "n", "margin"]
+    assert leading(Recommender.recommend, 5) == ["self", "users", "histories", "n", "exclude_seen"]
+    assert leading(Recommender.similar, 3) == ["self", "items", "n"]
+    assert leading(Recommender.export, 2) == leading(TextModel.export, 2) == ["self", "folder"]
     assert nw.AnsK(peak=20, turning_point=0.1) == nw.AnsK(20)
     assert nw.WarmK(peak=20, warmup=0.1) == nw.WarmK(20)
 
@@ -119,12 +130,12 @@ def test_packages_are_there_without_an_import_of_their_own():
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
-@pytest.mark.parametrize("part", ["losses", "models", "samplers", "training"])
+@pytest.mark.parametrize("part", ["inference", "losses", "models", "samplers", "training"])
 def test_a_part_that_needs_torch_says_so_by_itself(part):
     code = f"import sys; sys.modules['torch'] = None; import negwise as nw; nw.{part}"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert "MissingExtra: this needs the package 'torch'" in done.stderr
-    assert f"pip install 'negwise[{'train' if part == 'training' else 'torch'}]'" in done.stderr
+    assert f"pip install 'negwise[{'train' if part in ('inference', 'training') else 'torch'}]'" in done.stderr
 
 
 SINGLE_MODULES = ("distributed", "errors", "files", "protocols", "terminal", "words")

@@ -60,8 +60,7 @@ def test_train(pairs, tmp_path):
     assert result.folder == tmp_path / "run"
     assert result.record.steps == 4
     assert 0 <= result.record.evaluations["test"].auc <= 1
-    scores = result.model.score([0, 1], [0, 1, 2])
-    assert scores.shape == (2, 3)
+    assert result.model.score(["one", "two"], ["three", "four", "five"]).shape == (2, 3)
     again = nw.train(pairs, k="3", out=str(tmp_path / "run"), **TINY)  # the same request in other types
     assert again.to_dict() == result.to_dict()
 
@@ -70,8 +69,8 @@ def test_run(pairs, tmp_path):
     result = nw.run(pairs, out=tmp_path / "job", **TINY)
     assert result.folder == tmp_path / "job"
     assert result.metric == "hit@5"
-    assert result.k == 4
-    assert result.model.score([0], [0, 1]).shape == (1, 2)
+    assert result.k == 9  # 1 / r - 1: nothing is seen before the lag is over
+    assert result.model.score(["one"], ["two", "three"]).shape == (1, 2)
     assert result.to_dict() == json.loads(json.dumps(result.to_dict()))
 
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from negwise.errors import InputError, MissingExtra, NegwiseError
+    from negwise.inference import load
     from negwise.schedule import AnsK, ConstantK, FunctionK, OnlineK, PiecewiseK, WarmK
     from negwise.theory.effectiveness import effectiveness, sample_kinds
     from negwise.theory.estimate import Estimate
@@ -36,10 +37,12 @@ _HOMES = {
     "negwise.theory.optimal_k": ("optimal_k",),
     "negwise.theory.reliability": ("reliability",),
     "negwise.theory.separation": ("auc", "separation"),
+    "negwise.inference": ("load",),
     "negwise.verbs": ("data", "run", "sweep", "train"),
 }
 _PARTS = (
-    "curves", "datasets", "distributed", "draws", "losses", "metrics", "models", "samplers", "schedule", "training",
+    "curves", "datasets", "distributed", "draws", "inference", "losses", "metrics", "models", "samplers", "schedule",
+    "training",
 )  # fmt: skip
 """Packages that are fetched by their names alike: ``nw.curves.read(...)``."""
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
@@ -59,6 +62,7 @@ __all__ = [
     "data",
     "effectiveness",
     "k_for_metric",
+    "load",
     "mi_bound",
     "optimal_k",
     "reliability",

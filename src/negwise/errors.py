@@ -22,6 +22,7 @@ EXTRAS = {
     "plot": ("vl_convert", "jinja2"),
     "train": ("torch", "lightning_fabric", "pyarrow", "safetensors", "filelock", "numba"),
     "tensorboard": ("tensorboard",),
+    "onnx": ("onnx", "onnxscript", "onnxruntime"),
 }
 """The packages of each optional extra, by the names under which they are imported."""
 

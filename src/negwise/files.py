@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import stat
 import tempfile
 from collections.abc import Iterator
@@ -32,6 +33,42 @@ def write_atomically(path: str | os.PathLike[str], content: bytes | str) -> Path
     except OSError as error:  # of the temporary file: nobody asked for that
         raise type(error)(error.errno, error.strerror, str(target)) from error
     return target
+
+
+@contextmanager
+def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
+    """A name beside ``path`` to write a long file to; it becomes ``path`` at the end, and is removed after an error."""
+    target = _replaceable(Path(path))
+    target.parent.mkdir(parents=True, exist_ok=True)
+    handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
+    os.close(handle)
+    temporary = Path(name)
+    try:
+        yield temporary
+        temporary.chmod(stat.S_IMODE(target.stat().st_mode) if target.exists() else 0o666 & ~_umask())
+        temporary.replace(target)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
+
+
+@contextmanager
+def new_folder(path: str | os.PathLike[str], what: str) -> Iterator[Path]:
+    """A folder beside ``path`` to fill; it becomes ``path`` at the end, which has to be new or empty till then."""
+    target = Path(path)
+    if target.exists() and (not target.is_dir() or any(target.iterdir())):
+        raise InputError(f"{target}: it is there and not empty, expected a new folder for the {what}.")
+    check_writable(target.parent, what)
+    temporary = Path(tempfile.mkdtemp(dir=target.parent, prefix=f".{target.name}."))
+    try:
+        yield temporary
+        temporary.chmod(0o777 & ~_umask())  # mkdtemp's own 0700 would hide the folder from its owner's group
+        if target.exists():
+            target.rmdir()
+        temporary.replace(target)
+    except BaseException:
+        shutil.rmtree(temporary, ignore_errors=True)
+        raise
 
 
 def write_json(path: str | os.PathLike[str], value: Any) -> Path:

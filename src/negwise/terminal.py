@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -10,7 +9,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from negwise.records import JOB, Difference
+from negwise.records import JOB, Difference, lines_of_use
 from negwise.theory.estimate import Estimate
 
 if TYPE_CHECKING:
@@ -147,10 +146,9 @@ def _show_arms(result: JobResult, console: Console) -> None:
     for caveat in results.caveats:
         console.print(Text(f"- {caveat}"), soft_wrap=True)
     if results.model is not None:
-        model = str(result.folder / results.model)
+        model = result.folder / results.model
         console.print(Text(f"* best on validation; model: {model}"), soft_wrap=True)
-        console.print(Text("import negwise as nw"))
-        console.print(Text(f"model = nw.load({json.dumps(model, ensure_ascii=False)})"), soft_wrap=True)
+        console.print(Text(lines_of_use(model, str(result.folder))), soft_wrap=True)
 
 
 def _mean(value: float | None, error: float | None) -> str:

@@ -23,7 +23,8 @@ if TYPE_CHECKING:
     from negwise.datasets import DataReport
     from negwise.jobs import JobResult, TrainResult
 
-PathOrName = str | PathLike[str]
+Data = Any
+"""A path, a name, a pandas or polars frame, an Arrow table, a Hugging Face dataset, a list of dictionaries."""
 Verb = Callable[..., Any]
 
 
@@ -53,16 +54,16 @@ def _with_options_of(kind: type) -> Callable[[Verb], Verb]:
 
 
 @_with_options_of(DataRequest)
-def data(data: PathOrName, **options: Any) -> DataReport:
+def data(data: Data, **options: Any) -> DataReport:
     """What is in a data set: its size, the ceiling for K, example rows, problems."""
     from negwise.datasets import inspect as inspect_data
 
     request = make_request(DataRequest, data, options)
-    return inspect_data(request.data, columns=request.columns, skip_bad=request.skip_bad)
+    return inspect_data(request.data, columns=request.columns, positive=request.positive, skip_bad=request.skip_bad)
 
 
 @_with_options_of(TrainRequest)
-def train(data: PathOrName, **options: Any) -> TrainResult:
+def train(data: Data, **options: Any) -> TrainResult:
     """Train one model with one K, or a schedule of K; the same call again resumes, or returns the result."""
     from negwise.jobs import train_run
 
@@ -70,7 +71,7 @@ def train(data: PathOrName, **options: Any) -> TrainResult:
 
 
 @_with_options_of(RunRequest)
-def run(data: PathOrName = "docs", **options: Any) -> JobResult:
+def run(data: Data = "docs", **options: Any) -> JobResult:
     """The main job: one model with the whole budget, K set while it trains; the same call again resumes it."""
     from negwise.jobs import run_job
 
@@ -78,14 +79,14 @@ def run(data: PathOrName = "docs", **options: Any) -> JobResult:
 
 
 @_with_options_of(SweepRequest)
-def sweep(data: PathOrName = "docs", **options: Any) -> JobResult:
+def sweep(data: Data = "docs", **options: Any) -> JobResult:
     """Train a grid of K, schedules and seeds; the same call again resumes it."""
     from negwise.jobs import run_sweep
 
     return run_sweep(make_request(SweepRequest, data, options))
 
 
-def make_request(kind: type, data: PathOrName, options: dict[str, Any]) -> Any:
+def make_request(kind: type, data: Data, options: dict[str, Any]) -> Any:
     """A request from Python values: ``k=20`` is ``"20"``, a path is its text, a list is a tuple."""
     hints, known = get_type_hints(kind), options_of(kind)
     for name in options:
@@ -96,6 +97,10 @@ def make_request(kind: type, data: PathOrName, options: dict[str, Any]) -> Any:
     for one in fields(kind):
         if one.name not in options and one.name != "data" and one.default is one.default_factory is MISSING:
             raise InputError(f"{one.name}: got nothing, expected a value: {known[one.name].help}")
+    if not isinstance(data, str | PathLike):
+        from negwise.datasets import as_path
+
+        data = as_path(data)  # a frame becomes a file of the cache: a job can resume, and its workers find it
     given = {"data": data, **options}
     return kind(**{name: _as_declared(name, value, hints[name], known[name]) for name, value in given.items()})
 

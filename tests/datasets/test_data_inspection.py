@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from data_files import in_order, mind_behaviors, mind_news, ratings, shared, write_mind
 
-from negwise.datasets import inspect, prepare, read, text_input
+from negwise.datasets import bad_rows, inspect, prepare, read
 from negwise.errors import InputError
 from negwise.words import split_words
 
@@ -102,7 +102,7 @@ def test_a_file_of_which_nothing_is_left(allowed, tmp_path):
 
 
 def test_a_file_of_another_kind_is_given_up(tmp_path, monkeypatch):
-    monkeypatch.setattr(text_input, "MAX_EXCESS", 5)
+    monkeypatch.setattr(bad_rows, "MAX_EXCESS", 5)
     path = tmp_path / "log.txt"
     path.write_text("1 2\n" + "x\n" * 20)
     with pytest.raises(InputError, match=r"line 4: 'x'.*More than 7 rows are bad"):

@@ -142,8 +142,10 @@ def test_skip_bad_is_a_count(value, tmp_path):
 
 PEAK = """
 import sys
-from negwise.datasets import read, source
+from negwise.datasets import arrow_files, line_blocks, numbered_rows, read, source
+line_blocks.BLOCK_BYTES = arrow_files.BATCH_ROWS = numbered_rows.WAITING_ROWS = 2**15  # several blocks even if small
 source.open_tables = lambda folder: {}  # pages of a mapped file count as memory, and can be given back at any time
+source.describe_columns = lambda *_: []
 read(sys.argv[1], cache=sys.argv[2])
 with open("/proc/self/status") as status:
     print(next(line for line in status if line.startswith("VmHWM")).split()[1])
@@ -221,9 +223,7 @@ def test_memory_does_not_grow_with_the_file(write, rows, tmp_path):
 def test_the_memory_test_sees_a_reader_that_keeps_its_rows(tmp_path):
     """From a parent that is itself larger than the reader, as pytest is once torch is loaded."""
     larger = np.ones(2**25)  # 256 MB
-    kept = (
-        "from negwise.datasets import table_cache\ntable_cache.CHUNK_ROWS = table_cache.CHUNK_WEIGHT = 10**12\n" + PEAK
-    )
+    kept = PEAK.replace("2**15", "10**9")  # the whole file is one block
     small, large = peaks(write_log, 50_000, tmp_path, kept)
     assert large > small + 10.0, (small, large)
     assert larger.nbytes > large * 2**20

@@ -7,11 +7,11 @@ import pytest
 
 from negwise import metrics
 from negwise.jobs.main_job import run_job
-from negwise.jobs.single_run import load
 from negwise.metrics.model_ranking import rank_positives
-from negwise.requests import RunRequest
-from negwise.tasks import baselines, evaluation_splits
-from negwise.training import read_ranks
+from negwise.records import RunConfig, decode, read_record
+from negwise.requests import RunRequest, TrainRequest
+from negwise.tasks import baselines, evaluation_splits, make_task
+from negwise.training import load_weights, read_ranks
 
 
 def write_pairs(file, n=150):
@@ -36,8 +36,10 @@ def test_the_facts_are_those_of_the_model(request_, monkeypatch):
     said = []
     result = run_job(request_, log=said.append)
     record, folder = result.record, result.folder
-    trained = load(folder / record.model)
-    ranks = read_ranks(folder / record.model)
+    run = folder / record.model
+    trained = make_task(decode(TrainRequest, read_record(RunConfig, run / "config.json").run, "run"))
+    load_weights(trained.model, run)
+    ranks = read_ranks(run)
     split = evaluation_splits(trained.data)["test"]
     (bm25,) = record.baselines
     theirs = metrics.evaluate(baselines.bm25_ranks(trained.data, split))

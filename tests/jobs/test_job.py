@@ -9,12 +9,12 @@ import time
 
 import pytest
 
+import negwise as nw
 from negwise.files import lock_folder
 from negwise.jobs.arms import parse_arm
 from negwise.jobs.paper_job import _within_budget
 from negwise.jobs.plan import plan_lengths, run_seconds
 from negwise.jobs.preparation import Prepared
-from negwise.jobs.single_run import load
 from negwise.records import PilotResult, StepTimes
 from negwise.requests import RunRequest
 
@@ -123,9 +123,8 @@ def test_a_job_on_texts_that_is_killed_twice_comes_to_the_same(cache, negwise):
     assert f"{3 * len(results['arms'])} runs of 12 steps" in err
     page = (whole / "report.html").read_text()
     assert results["chosen"] in page
-    trained = load(whole / results["model"])
-    assert trained.score([0, 1], [0, 1, 2]).shape == (2, 3)
-    assert f'load("{whole / results["model"]}")' in text
+    assert nw.load(whole).score(["one", "two"], ["three", "four", "five"]).shape == (2, 3)
+    assert f'model = nw.load("{whole}")' in text
 
 
 @pytest.mark.slow

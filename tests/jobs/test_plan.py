@@ -166,3 +166,4 @@ class Made:
     examples: tuple = (0,) * 640
     model: None = None
     splits: tuple = ()
+    assets: type = dict

@@ -10,7 +10,7 @@ from negwise.report.write_report import read_report_data
 
 @pytest.mark.slow
 def test_a_real_run_and_the_lines_that_load_it(tmp_path, monkeypatch):
-    from negwise.jobs import load, train_run
+    from negwise.jobs import train_run
     from negwise.requests import TrainRequest
 
     monkeypatch.setenv("NEGWISE_CACHE", str(tmp_path / "cache"))
@@ -31,5 +31,6 @@ def test_a_real_run_and_the_lines_that_load_it(tmp_path, monkeypatch):
     names = [figure["name"] for figure in json.loads(page.scripts["figures-data"])]
     assert names[:4] == ["k_over_time", "loss", "throughput", "quality_over_time"]
     lines = next(text for text in page.words if text.startswith("import negwise"))
-    assert lines == f'import negwise as nw\nmodel = nw.load("{run}")'
-    assert load(run).score([0, 1], [0, 1, 2]).shape == (2, 3)
+    made = {}
+    exec(lines, made)
+    assert made["model"].score(["word1", "word2"], ["a body", "with word1", "ends"]).shape == (2, 3)

@@ -9,8 +9,9 @@ from task_world import write_csv
 
 import negwise as nw
 from negwise.draws import Key
+from negwise.records import CONFIG, RunConfig, decode, read_record
 from negwise.requests import TrainRequest
-from negwise.tasks import make_task
+from negwise.tasks import load_data, make_task
 
 N = 50
 TINY = {"model": "siamese-cnn", "settings": {"hidden": 8, "embedding": 8, "pooling": 8}, "device": "cpu"}
@@ -183,7 +184,8 @@ def trained(tmp_path):
 
 def test_the_world_is_evaluated_on_the_same_texts_with_and_without_given_negatives(trained):
     def evaluated(given):
-        data = trained(given, 0).model.data
+        config = trained(given, 0).folder / CONFIG
+        data = load_data(decode(TrainRequest, read_record(RunConfig, config).run, str(config)))
         title, body = (data.texts.fields[name] for name in ("title", "body"))
         first, last = data.test.candidates
         return [title[i] for i in data.test.positives.tolist()], [body[i] for i in range(first, last)]

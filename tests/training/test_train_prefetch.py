@@ -1,6 +1,7 @@
 """Making a step ahead of time changes nothing but when it is made."""
 
 import threading
+from contextlib import closing
 
 import pytest
 from train_world import Watching, run
@@ -17,7 +18,7 @@ def test_what_is_made_ahead_is_what_was_asked_for():
         made.append((step, k, threading.current_thread() is threading.main_thread()))
         return step, k
 
-    with Prefetcher(make) as ahead:
+    with closing(Prefetcher(make)) as ahead:
         assert ahead.get(0, 1.0, 2.0) == (0, 1.0)
         assert ahead.get(1, 2.0, 3.0) == (1, 2.0)
         assert ahead.get(2, 9.0, None) == (2, 9.0)  # another K than was foretold
@@ -34,7 +35,7 @@ def test_what_goes_wrong_ahead_is_raised_where_it_is_needed():
             raise ValueError("step 1")
         return step
 
-    with Prefetcher(make) as ahead:
+    with closing(Prefetcher(make)) as ahead:
         assert ahead.get(0, 1.0, 1.0) == 0
         with pytest.raises(ValueError, match="step 1"):
             ahead.get(1, 1.0, None)

@@ -104,7 +104,7 @@ def test_threads_may_change_at_a_pause_and_nowhere_else(tmp_path):
 
 
 def test_assets_lie_beside_the_weights(tmp_path):
-    run(tmp_path, Dot(), steps=2, assets={"tokenizer.json": b"{}", "items.txt": b"a\nb\n"})
+    run(tmp_path, Dot(), steps=2, assets=lambda: {"tokenizer.json": b"{}", "items.txt": b"a\nb\n"})
     assert (tmp_path / "model" / "tokenizer.json").read_bytes() == b"{}"
     assert (tmp_path / "model" / "items.txt").read_bytes() == b"a\nb\n"
 

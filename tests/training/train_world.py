@@ -14,7 +14,7 @@ from negwise.protocols import Query
 from negwise.samplers import Exclusions, Lists, Uniform
 from negwise.schedule import AnsK
 from negwise.tasks import evaluation_splits
-from negwise.training import Settings, fit
+from negwise.training import Settings, fit, open_run
 
 N_ITEMS, N_USERS, PLACES = 50, 23, 4
 
@@ -155,22 +155,31 @@ class Watching:
         return "Watching()"
 
 
-def run(out, model=None, world=None, *, rule=None, optimizer=None, **changes):
+def run(out, model=None, world=None, *, until=None, should_stop=None, **changes):
     """`fit` with small defaults; keywords of `Settings` and of `fit` may be given alike."""
-    world = world or make_world()
+    examples, parts = parts_of(world or make_world(), **changes)
+    return fit(out, model or Dot(), examples, until=until, should_stop=should_stop, **parts)
+
+
+def open_world_run(out, model=None, world=None, **changes):
+    """`open_run` with the same defaults."""
+    examples, parts = parts_of(world or make_world(), **changes)
+    return open_run(out, model or Dot(), examples, **parts)
+
+
+def parts_of(world, *, rule=None, optimizer=None, **changes):
+    """The examples, and the other parts of a run."""
     names = set(Settings.__dataclass_fields__)
     settings = {"steps": 17, "batch_size": 10, "eval_every": 5, "device": "cpu", "seed": 3}
     settings |= {name: value for name, value in changes.items() if name in names}
     more = {"show": False} | {name: value for name, value in changes.items() if name not in names}
-    return fit(
-        out,
-        model or Dot(),
-        more.pop("examples", world.train),
-        n_items=N_ITEMS,
-        sampler=more.pop("sampler") if "sampler" in more else make_sampler(world),  # an empty queue is falsy
-        rule=rule or AnsK(4.5),
-        settings=Settings(**settings),
-        splits=more.pop("splits") if "splits" in more else evaluation_splits(world),
-        optimizer=optimizer or partial(torch.optim.Adam, lr=0.02),
-        **more,
-    )
+    examples = more.pop("examples", world.train)
+    parts = {
+        "n_items": N_ITEMS,
+        "sampler": more.pop("sampler") if "sampler" in more else make_sampler(world),  # an empty queue is falsy
+        "rule": rule or AnsK(4.5),
+        "settings": Settings(**settings),
+        "splits": more.pop("splits") if "splits" in more else evaluation_splits(world),
+        "optimizer": optimizer or partial(torch.optim.Adam, lr=0.02),
+    }
+    return examples, {**parts, **more}

@@ -8,14 +8,17 @@ from typing import Annotated
 import typer
 
 import negwise
-from negwise.cli import page_verbs, training_verbs
+from negwise.cli import model_verbs, page_verbs, training_verbs
 from negwise.cli.commands import command
 from negwise.cli.streams import safe_streams
 from negwise.errors import InputError, NegwiseError, missing_extra
 from negwise.requests import (
     DataRequest,
+    EncodeRequest,
     EstimateRequest,
     ExploreRequest,
+    ExportRequest,
+    RecommendRequest,
     ReportRequest,
     ReproduceRequest,
     RunRequest,
@@ -36,6 +39,9 @@ for kind, work in (
     (TrainRequest, training_verbs.train_verb),
     (RunRequest, training_verbs.run_verb),
     (SweepRequest, training_verbs.sweep_verb),
+    (EncodeRequest, model_verbs.encode_verb),
+    (RecommendRequest, model_verbs.recommend_verb),
+    (ExportRequest, model_verbs.export_verb),
     (ReportRequest, page_verbs.report_verb),
     (ExploreRequest, page_verbs.explore_verb),
 ):

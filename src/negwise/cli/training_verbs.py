@@ -7,6 +7,7 @@ import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 import typer
@@ -21,17 +22,24 @@ if TYPE_CHECKING:
 
 
 def data_verb(request: DataRequest, as_json: bool) -> None:
-    """Say what is in a data set: its size, the ceiling for K, example rows, problems.
+    """Say what is in a data set: its columns, its size, the ceiling for K, example rows, problems.
 
     \b
     Examples:
       negwise data docs
       negwise data MINDsmall_train
+      negwise data ratings.csv --positive "rating>=4"
       negwise data ratings.csv --skip-bad 10 --json
     """
-    from negwise.datasets import inspect
+    from negwise.datasets import inspect, told
 
-    report = inspect(request.data, columns=request.columns, skip_bad=request.skip_bad)
+    report = inspect(
+        request.data,
+        columns=request.columns,
+        positive=request.positive,
+        skip_bad=request.skip_bad,
+        progress=told(log, request.data),
+    )
     print(json.dumps(report.to_dict()) if as_json else report.explain())
 
 
@@ -50,7 +58,8 @@ def train_verb(request: TrainRequest, as_json: bool) -> None:
         raise InputError("--out: got nothing, expected a folder for the run, as --out runs/a.")
     with stop_message():
         from negwise.jobs import train_run
-        from negwise.training.journal import scores_in_words
+        from negwise.records import lines_of_use
+        from negwise.training.journal import result_in_words
 
         result = train_run(request)
     if not is_first_rank():
@@ -59,25 +68,32 @@ def train_verb(request: TrainRequest, as_json: bool) -> None:
         print(json.dumps(result.to_dict()))
         return
     for name, scores in result.record.evaluations.items():
-        print(f"{name}: {scores_in_words(scores, result.metric)}")
+        print(f"{name}: {result_in_words(scores, result.metric)}")
     print(f"weights: {result.folder / result.record.weights}")
+    print(lines_of_use(result.folder, str(result.folder)))
 
 
 def run_verb(request: RunRequest, as_json: bool) -> None:
-    """The main job: one model with the whole budget, K set while it trains, and a page that shows it.
+    """The main job: a short race, then one model with the rest of the budget, and a page that shows it.
 
     \b
     Examples:
       negwise run --budget 5m
       negwise run --data pairs.jsonl --out jobs/pairs --budget 30m --metric mrr
+      negwise run --data pairs.jsonl --budget 30m --plan
       negwise run --data ratings.csv --method paper --no-compare --steps 2000
     """
     for rule in (request.k, request.schedule):
         if rule is not None and rule not in SCHEDULES:
             check_rule(rule)
     with stop_message():
-        from negwise.jobs import run_job
+        from negwise.jobs import plan_job, run_job
 
+        if request.plan:
+            plan, start = plan_job(request, log=log)
+            if as_json:
+                print(json.dumps({"plan": asdict(plan), "race": asdict(start)}))
+            return
         result = run_job(request, log=log)
     _show_job(result, as_json)
 

@@ -9,16 +9,18 @@ This package does not depend on K, models or losses. It imports torch when the f
 
 from __future__ import annotations
 
+from negwise.datasets.bad_rows import Problem
 from negwise.datasets.clicks import ClickWorld, clicks
 from negwise.datasets.formats import EMBEDDED
+from negwise.datasets.frames import as_path
 from negwise.datasets.inspection import DataReport, inspect, inspect_source
 from negwise.datasets.prepare import HISTORY, prepare
 from negwise.datasets.ragged import Ragged
+from negwise.datasets.reading_progress import told
 from negwise.datasets.source import Source, open_source, read
 from negwise.datasets.splits import SplitSizes
 from negwise.datasets.table_cache import cache_folder
 from negwise.datasets.task_data import Batch, Examples, SequenceWindows, TaskData, TaskTexts, Texts
-from negwise.datasets.text_input import Problem
 
 __all__ = [
     "EMBEDDED",
@@ -35,6 +37,7 @@ __all__ = [
     "TaskData",
     "TaskTexts",
     "Texts",
+    "as_path",
     "cache_folder",
     "clicks",
     "inspect",
@@ -42,4 +45,5 @@ __all__ = [
     "open_source",
     "prepare",
     "read",
+    "told",
 ]

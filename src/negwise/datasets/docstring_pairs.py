@@ -27,12 +27,17 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from negwise.datasets.read_pairs import PairWriter
 from negwise.datasets.table_cache import LAYOUT, VERSION, get_or_build
+from negwise.datasets.text_cells import single_texts
 
 PACKAGES = ("numpy", "scipy", "torch")
 SKIPPED_FOLDERS = {"site-packages", "__pycache__"}
 MIN_WORDS = 3
+BLOCK_PAIRS = 4096
+"""Pairs that are written at a time."""
 
 _CAMEL_CASE = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])|_+")
 _UNDERLINE = re.compile(r"^\s*[-=~^*]{3,}\s*$", re.MULTILINE)
@@ -139,6 +144,7 @@ def _build(files: Sequence[Path], folder: Path) -> dict[str, Any]:
     digest = hashlib.sha256()
     unread: list[str] = []
     with PairWriter(folder) as writer:
+        waiting: list[tuple[str, str]] = []
         for file in files:
             source = _read_source(file)
             if source is None:
@@ -149,9 +155,18 @@ def _build(files: Sequence[Path], folder: Path) -> dict[str, Any]:
                 if name not in seen:
                     seen.add(name)
                     digest.update(name)
-                    writer.add(title, body)
+                    waiting.append((title, body))
+            if len(waiting) >= BLOCK_PAIRS:
+                _write(writer, waiting)
+        _write(writer, waiting)
     facts = {"path": "docs", "kind": "pairs", "digest": digest.hexdigest()[:32], "parts": []}
     return {**facts, "files": len(files), "unread": unread, "pairs": len(seen)}
+
+
+def _write(writer: PairWriter, waiting: list[tuple[str, str]]) -> None:
+    titles, bodies = ([pair[side] for pair in waiting] for side in (0, 1))
+    writer.write(single_texts(titles), single_texts(bodies), (), np.arange(len(waiting)))
+    waiting.clear()
 
 
 def _read_source(file: Path) -> str | None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from negwise.datasets.ragged import Ints, Ragged, difference
+from negwise.datasets.ragged import Ints, Ragged, difference, flat_indices, offsets_of
 from negwise.datasets.splits import (
     TEST,
     TRAIN,
@@ -121,10 +121,31 @@ def impression_task(
         negatives=difference(Ragged.of_pairs(row[not_clicked], data.shown.ids[not_clicked], n), exclusions),
         impressions=data.shown,
         labels=data.labels,
+        histories=click_histories(data),
         split=split,
         notes=_notes(data),
     )
     return check_splits(task, path)
+
+
+def click_histories(data: Impressions) -> Ragged:
+    """Of each user: the history of the last impression, then clicks that are not in it, each once, in order of time."""
+    times = np.zeros(len(data.users), np.int64) if data.times is None else data.times
+    order = np.lexsort((times, data.users))  # without times, the order of the data
+    users = data.users[order]
+    last = order[np.flatnonzero(np.append(users[1:] != users[:-1], True))] if len(users) else order
+    offsets = offsets_of(data.end[last] - data.start[last])
+    past = data.clicked[flat_indices(data.start[last], offsets)]
+    owner = np.repeat(data.users[last], np.diff(offsets))
+    clicked = np.flatnonzero(data.labels == 1)
+    row = np.searchsorted(data.shown.offsets, clicked, side="right") - 1
+    by_time = np.lexsort((clicked, times[row], data.users[row]))
+    who, what = data.users[row][by_time], data.shown.ids[clicked][by_time]
+    new = ~np.isin(who * data.n_items + what, owner * data.n_items + past)
+    later = Ragged.in_order(who[new], what[new], data.n_users)
+    whose = np.concatenate((owner, later.rows))
+    items = np.concatenate((past, later.ids))[np.argsort(whose, kind="stable")]
+    return Ragged(offsets_of(np.bincount(whose, minlength=data.n_users)), items)
 
 
 def _notes(data: Impressions) -> tuple[str, ...]:

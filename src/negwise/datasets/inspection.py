@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
+from negwise.datasets.bad_rows import Problem
 from negwise.datasets.clicks import ClickWorld, clicks
+from negwise.datasets.file_rows import Progress
 from negwise.datasets.impressions import IMPRESSION_SPLITS, Impressions
 from negwise.datasets.near_duplicates import equal_texts
 from negwise.datasets.pairs import PAIR_SPLITS
@@ -18,8 +20,8 @@ from negwise.datasets.ragged import Ints, Ragged
 from negwise.datasets.sequences import SEQUENCE_SPLITS, Sequences
 from negwise.datasets.source import Source, read
 from negwise.datasets.splits import MIN_GROUPS, SplitSizes, has_enough_days
-from negwise.datasets.text_input import Problem
 from negwise.datasets.timestamps import format_timestamp
+from negwise.datasets.use_of_columns import Remark
 
 EXAMPLES = 3
 PROBLEMS_SHOWN = 10
@@ -41,7 +43,8 @@ class DataReport:
     """``counts`` are counts and averages by name; ``density`` is the share of (user, item) pairs with a positive.
 
     ``label_balance`` is the share of rows that are positive, None if the data has positives only. ``truth`` has the
-    known values of simulated data. ``key`` opens the same data again (`negwise.datasets.open_source`).
+    known values of simulated data. ``key`` opens the same data again (`negwise.datasets.open_source`). ``columns`` are
+    role -> column; ``remarks`` say what was done with other columns, ratings, ids, texts and files.
     """
 
     path: str
@@ -56,6 +59,8 @@ class DataReport:
     digest: str
     truth: dict[str, float] | None = None
     key: str | None = None
+    columns: dict[str, str] = field(default_factory=dict)
+    remarks: tuple[Remark, ...] = ()
 
     def headline(self) -> str:
         """One sentence: the kind of data, and how many negatives a positive has."""
@@ -64,6 +69,9 @@ class DataReport:
     def facts(self) -> list[tuple[str, str]]:
         """(label, value) pairs in the order of Table 1, then the bounds of K, then problems."""
         facts = [("kind", self.kind)]
+        if self.columns:
+            facts.append(("columns", ", ".join(f"{role} = {name}" for role, name in self.columns.items())))
+        facts += [(remark.about, remark.what) for remark in self.remarks]
         facts += [(name.replace("_", " "), _number(value)) for name, value in self.counts.items()]
         if self.density is not None:
             facts.append(("density", f"{self.density:.3g}"))
@@ -92,26 +100,31 @@ class DataReport:
             "splits": list(self.splits),
             "examples": list(self.examples),
             "problems": [asdict(problem) for problem in self.problems],
+            "remarks": [asdict(remark) for remark in self.remarks],
         }
 
 
 def inspect(
-    path: str | os.PathLike[str],
+    data: Any,
     *,
     columns: Mapping[str, str] | None = None,
+    positive: str | None = None,
     skip_bad: int = 0,
     cache: str | os.PathLike[str] | None = None,
+    progress: Progress | None = None,
 ) -> DataReport:
-    """Describe the data at ``path``: a file, a folder, or the embedded ``docs`` or ``clicks``."""
-    if os.fspath(path) == "clicks":
+    """Describe ``data``, of which `read` has the kinds, or the embedded ``clicks``."""
+    if isinstance(data, str) and data == "clicks":
         return _of_clicks(clicks())
-    return inspect_source(read(path, columns=columns, skip_bad=skip_bad, cache=cache))
+    return inspect_source(
+        read(data, columns=columns, positive=positive, skip_bad=skip_bad, cache=cache, progress=progress)
+    )
 
 
 def inspect_source(source: Source) -> DataReport:
     """Describe data that was read already."""
     describe = {"mind": _of_mind, "pairs": _of_pairs}.get(source.kind, _of_interactions)
-    return replace(describe(source), key=source.key)
+    return replace(describe(source), key=source.key, columns=source.columns, remarks=source.remarks)
 
 
 def _of_clicks(world: ClickWorld) -> DataReport:
@@ -218,6 +231,8 @@ def _of_interactions(source: Source) -> DataReport:
     sequence = load_sequences(source)
     pairs = Ragged.of_pairs(sequence.users, sequence.items, sequence.n_users)
     labels = table["label"].to_numpy()
+    low = int(len(labels) - labels.sum(dtype=np.int64))
+    among = f"; {low:,} rows have the label 0: negatives that come with the data" if low else ""
     return DataReport(
         source.path,
         source.kind,
@@ -229,7 +244,7 @@ def _of_interactions(source: Source) -> DataReport:
         },
         len(pairs.ids) / max(sequence.n_users * sequence.n_items, 1),
         None if labels.all() else float(labels.mean()),
-        _available(sequence.n_items - pairs.lengths, "the catalogue without the user's own items"),
+        _available(sequence.n_items - pairs.lengths, f"the catalogue without the user's own items{among}"),
         _sequence_splits(sequence),
         rows,
         source.problems,

@@ -84,7 +84,7 @@ def load_sequences(source: Source) -> Sequences:
         times,
         len(source.tables["users"]),
         len(source.tables["items"]),
-        int_column(table, "label"),
+        table["label"].to_numpy(),
     )
 
 
@@ -154,8 +154,7 @@ def _near_duplicates(source: Source, bodies: Ragged) -> Ints:
 
     def build(folder: Path) -> dict[str, Any]:
         with TableWriter(folder, "near", {"group": "int32"}) as table:
-            for group in near_duplicate_groups(bodies).tolist():
-                table.add(group)
+            table.write({"group": near_duplicate_groups(bodies)})
         return {}
 
     folder, _ = get_or_build(f"{source.digest}-near-{WIDTH}-{THRESHOLD}", source.folder.parent, build)

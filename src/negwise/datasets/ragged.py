@@ -101,6 +101,10 @@ def distinct_pairs(left: Ints, right: Ints) -> tuple[Ints, Ints]:
     """The distinct pairs of two arrays of ids, sorted."""
     span = int(right.max(initial=0)) + 1
     # Sort one integer key per pair: np.unique, on the rows of a matrix or by hashing, takes ten times as long.
-    keys = np.sort(left * span + right)
+    keys = left * span
+    keys += right
+    keys.sort()
     keys = keys[np.append(True, keys[1:] != keys[:-1])] if len(keys) else keys
-    return keys // span, keys % span
+    left = keys // span
+    keys %= span
+    return left, keys

@@ -6,112 +6,100 @@ a column, ``time`` is null (rows are in the order of time), ``label`` is 1 and `
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable
 from datetime import date
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
-from negwise.datasets.formats import DetectedFormat, choose_columns
-from negwise.datasets.read_rows import read_rows
-from negwise.datasets.table_cache import IdMap, TableWriter
-from negwise.datasets.text_input import BadRows, read_delimited, read_lines
-from negwise.datasets.timestamps import looks_like_a_day, parse_timestamp
-from negwise.errors import InputError, quote
+import numpy as np
+from numpy.typing import NDArray
+
+from negwise.datasets.bad_rows import BadRows
+from negwise.datasets.delimited import IDS
+from negwise.datasets.id_columns import id_texts, keep
+from negwise.datasets.numbered_rows import NumberedRows
+from negwise.datasets.positives import Condition, holds
+from negwise.datasets.row_blocks import RowBlock, Wrong, cell
+from negwise.datasets.timestamps import looks_like_a_day, times_of
+from negwise.errors import InputError, quote, require
 
 COLUMNS = {"user": "int32", "item": "int32", "time": "int64", "label": "int8", "impression": "int32"}
+_LABELS = {"1": 1, "0": 0, "1.0": 1, "0.0": 0, "true": 1, "false": 0}
 
 
-class Interaction(NamedTuple):
-    where: str
-    user: object
-    item: object
-    time: object = None
-    label: object = None
-    impression: object = None
-
-
-def read_interactions(detected: DetectedFormat, folder: Path, bad_rows: BadRows, columns: Mapping[str, str]) -> int:
-    """Write the tables. Returns the number of good rows."""
-    file = detected.files[0]
-    users, items, impressions = IdMap(), IdMap(), IdMap()
-    roles, rows = _rows(detected, bad_rows, columns)
-    day: int | None = None  # the last time, as long as all times look like days
-    with TableWriter(folder, "interactions", COLUMNS) as table:
-        for row in rows:
-            user, item, impression = _name(row.user), _name(row.item), _name(row.impression)
-            time = parse_timestamp(row.time) if "time" in roles else None
-            label = _label(row.label) if "label" in roles else 1
-            if not user or not item or not (impression or "impression" not in roles):
-                bad_rows.add_row(file, row.where, f"no {'user' if not user else 'item' if not item else 'impression'}")
-            elif time is None and "time" in roles:
-                bad_rows.add_row(
-                    file, row.where, f"time {quote(row.time)} is neither seconds since 1970 nor an ISO date"
-                )
-            elif label is None:
-                bad_rows.add_row(
-                    file, row.where, f"label {quote(row.label)}, expected 1 (clicked) or 0 (shown, not clicked)"
-                )
+def read_interactions(
+    blocks: Iterable[RowBlock], folder: Path, bad_rows: BadRows, positive: Condition | None = None
+) -> int:
+    """Write the tables. Returns the number of good rows. ``positive`` makes the labels, from the role "value"."""
+    days = _Days()
+    with NumberedRows(folder, "interactions", COLUMNS, IDS) as table:
+        for block in blocks:
+            cells, wrong = block.columns, Wrong()
+            names = {role: id_texts(cells[role], role, wrong) for role in IDS if role in cells}
+            time = times_of(cells["time"], wrong) if "time" in cells else None
+            if positive is not None:
+                label = holds(positive, cells["value"], wrong)
             else:
-                group = impressions(impression) if "impression" in roles else None
-                table.add(users(user), items(item), time, label, group)
-                if time is not None and (day is not None or table.rows == 1):
-                    day = time // 1000 if looks_like_a_day(time) else None
-    if day is not None:
-        raise InputError(
-            f"{file}: every time looks like a day (the last: {day}); as seconds since 1970 all would be in 1970. "
-            f"Write days as {date.fromisoformat(str(day)).isoformat()}."
-        )
-    users.write(folder, "users")
-    items.write(folder, "items")
+                label = _labels(cells["label"], wrong) if "label" in cells else np.ones(len(block), np.int8)
+            good = block.report(wrong, bad_rows)
+            names = {role: keep(ids, good) for role, ids in names.items()}
+            if good is not None:
+                label, time = label[good], None if time is None else time[good]
+            table.write(
+                {
+                    "user": names["user"],
+                    "item": names["item"],
+                    "time": time,
+                    "label": label,
+                    "impression": names.get("impression"),
+                }
+            )
+            if time is not None:
+                days.check(block.file, time)
+    days.refuse()
+    table.write_names("user", "users")
+    table.write_names("item", "items")
     return table.rows
 
 
-def _rows(
-    detected: DetectedFormat, bad_rows: BadRows, columns: Mapping[str, str]
-) -> tuple[set[str], Iterator[Interaction]]:
-    """The roles that the file has, and an iterator over its rows."""
-    file = detected.files[0]
-    if detected.form == "spaces":
-        return {"user", "item"}, _split(file, bad_rows, None, 2)
-    if detected.form == "dat":
-        return {"user", "item", "time"}, _split(file, bad_rows, "::", 4)
-    if detected.kind == "movielens":
-        return {"user", "item", "time"}, _ratings(file, bad_rows, detected.delimiter)
-    chosen = choose_columns(file, "interactions", detected.names, columns)
-    rows = read_rows(detected, bad_rows, chosen)
-    return set(chosen), (Interaction(where, **cells) for where, cells in rows)
+def _labels(column: Any, wrong: Wrong) -> NDArray[np.int8]:
+    """(N,) 1 or 0 of each cell."""
+    if isinstance(column, list):
+        values, codes = column, np.arange(len(column))
+    else:
+        arrow = require("pyarrow", extra="train")
+        encoded = column if isinstance(column, arrow.DictionaryArray) else column.dictionary_encode()
+        values = [*encoded.dictionary.to_pylist(), None]
+        codes = encoded.indices.fill_null(len(values) - 1).to_numpy(zero_copy_only=False)
+    known = np.array([_LABELS.get(str(value).strip().lower(), -1) for value in values], np.int8)
+    found = known[codes] if len(values) else np.zeros(0, np.int8)
+    for row in np.flatnonzero(found < 0).tolist():
+        what = f"label {quote(cell(column, row))}, expected 1 (clicked) or 0 (shown, not clicked)"
+        wrong.setdefault(row, what)
+    return found
 
 
-def _split(file: Path, bad_rows: BadRows, separator: str | None, width: int) -> Iterator[Interaction]:
-    for number, text in read_lines(file, bad_rows):
-        if not text.strip():
-            continue
-        cells = text.split(separator)
-        if len(cells) != width or not (cells[0].isdecimal() and cells[1].isdecimal()):
-            form = "user item" if width == 2 else "user::item::rating::time"
-            bad_rows.add_row(file, f"line {number}", f"{quote(text)}, expected {form} with whole numbers")
-            continue
-        yield Interaction(f"line {number}", cells[0], cells[1], cells[3] if width == 4 else None)
+class _Days:
+    """Sees whether every time reads as a day, as 20191112 does, which as seconds would be in 1970."""
+
+    def __init__(self) -> None:
+        self._last: int | None = None
+        self._file: Path | None = None
+        self._open = True
+
+    def check(self, file: Path, times: NDArray[np.int64]) -> None:
+        if self._open and len(times):
+            self._open = all(map(looks_like_a_day, np.unique(times).tolist())) if _in_range(times) else False
+            self._last, self._file = int(times[-1]) // 1000, file
+
+    def refuse(self) -> None:
+        if self._open and self._last is not None:
+            raise InputError(
+                f"{self._file}: every time looks like a day (the last: {self._last}); as seconds since 1970 all would "
+                f"be in 1970. Write days as {date.fromisoformat(str(self._last)).isoformat()}."
+            )
 
 
-def _ratings(file: Path, bad_rows: BadRows, delimiter: str) -> Iterator[Interaction]:
-    rows = read_delimited(file, bad_rows, delimiter)
-    next(rows)
-    for number, cells in rows:
-        if len(cells) != 4:
-            bad_rows.add_row(file, f"line {number}", f"{len(cells)} cells, expected userId, movieId, rating, timestamp")
-            continue
-        yield Interaction(f"line {number}", cells[0], cells[1], cells[3])
-
-
-def _name(value: Any) -> str:
-    if isinstance(value, str):
-        return value.strip()
-    if isinstance(value, float):  # a Parquet column of whole numbers with nulls arrives as floats
-        return str(int(value)) if value.is_integer() else "" if value != value else str(value)
-    return "" if value is None else str(value).strip()
-
-
-def _label(value: Any) -> int | None:
-    text = str(value).strip().lower()
-    return {"1": 1, "0": 0, "1.0": 1, "0.0": 0, "true": 1, "false": 0}.get(text)
+def _in_range(times: NDArray[np.int64]) -> bool:
+    """A quick look before each time is looked at: all have eight digits as seconds."""
+    return bool(times.min() >= 19_700_101_000 and times.max() < 21_000_101_000)

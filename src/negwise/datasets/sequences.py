@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -50,7 +50,7 @@ class Sequences:
 
 
 def sequences_from_rows(
-    users: Ints, items: Ints, times: Ints | None, n_users: int, n_items: int, labels: Ints | None = None
+    users: Ints, items: Ints, times: Ints | None, n_users: int, n_items: int, labels: NDArray[np.int8] | None = None
 ) -> Sequences:
     """Sequences from rows in any order. Rows of a user with equal times keep the order of the file."""
     disliked = None
@@ -78,9 +78,13 @@ def sequence_task(data: Sequences, split: str, shares: SplitSizes, max_length: i
     alone = int((np.diff(data.offsets) == 1).sum())
     if split == "user" and alone:
         notes.append(f"{alone} users with a single item have no history and give no examples")
-    users = data.users
+    data = replace(data, times=None)  # not needed any more, and as large as the items
+    users, in_training = data.users, split_of == TRAIN
+    # Lists before examples: sorting takes memory, which examples would take as well.
+    eval_exclusions = Ragged.of_pairs(users, data.items, data.n_users)
+    train_exclusions = Ragged.of_pairs(users[in_training], data.items[in_training], data.n_users)
+    windows = _training_windows(data, users, in_training, max_length)
     train, val, test = (_examples(data, users, split_of == which, max_length) for which in (TRAIN, VAL, TEST))
-    in_training = split_of == TRAIN
     task = TaskData(
         "sequences",
         data.n_items,
@@ -89,10 +93,11 @@ def sequence_task(data: Sequences, split: str, shares: SplitSizes, max_length: i
         val,
         test,
         np.bincount(data.items[in_training], minlength=data.n_items),
-        train_exclusions=Ragged.of_pairs(users[in_training], data.items[in_training], data.n_users),
-        eval_exclusions=Ragged.of_pairs(users, data.items, data.n_users),
+        train_exclusions=train_exclusions,
+        eval_exclusions=eval_exclusions,
         negatives=data.disliked,
-        windows=_training_windows(data, split_of, max_length),
+        windows=windows,
+        histories=Ragged(data.offsets, data.items),
         split=split,
         notes=tuple(notes),
     )
@@ -119,20 +124,19 @@ def _split_labels(data: Sequences, split: str, shares: SplitSizes, seed: int, pa
 
 def _examples(data: Sequences, users: Ints, in_split: NDArray[np.bool_], max_length: int) -> Examples:
     """The positions in ``in_split`` that have a history."""
-    start = data.offsets[users]
-    at = np.flatnonzero(in_split & (np.arange(len(users)) > start))
+    has_history = np.ones(len(users), bool)
+    has_history[data.offsets[:-1][np.diff(data.offsets) > 0]] = False  # the first item of a user
+    at = np.flatnonzero(in_split & has_history)
     owner = users[at]
-    return Examples(data.items, start[at], at, owner, data.items[at], owner, max_length, (0, data.n_items))
+    return Examples(data.items, data.offsets[owner], at, owner, data.items[at], owner, max_length, (0, data.n_items))
 
 
-def _training_windows(data: Sequences, split_of: SplitLabels, max_length: int) -> SequenceWindows:
-    """Windows of ``max_length`` training items, cut from the end of each user's sequence."""
-    users = data.users[split_of == TRAIN]
-    items = data.items[split_of == TRAIN]
-    offsets = offsets_of(np.bincount(users, minlength=data.n_users))
-    counts = -(-np.diff(offsets) // max_length)
+def _training_windows(data: Sequences, users: Ints, in_training: NDArray[np.bool_], max_length: int) -> SequenceWindows:
+    """Windows of ``max_length`` training items, cut from the end of each user's: in every split they come first."""
+    length = np.bincount(users[in_training], minlength=data.n_users)
+    counts = -(-length // max_length)
     owner = np.repeat(np.arange(data.n_users), counts)
     back = np.arange(len(owner)) - np.repeat(offsets_of(counts)[:-1], counts)
-    end = offsets[1:][owner] - back * max_length
-    start = np.maximum(end - max_length, offsets[:-1][owner])
-    return SequenceWindows(items, start, end, owner, max_length)
+    first = data.offsets[:-1][owner]
+    end = first + length[owner] - back * max_length
+    return SequenceWindows(data.items, np.maximum(end - max_length, first), end, owner, max_length)

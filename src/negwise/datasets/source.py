@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from negwise.datasets.bad_rows import BadRows, Problem, check_skip_bad
 from negwise.datasets.docstring_pairs import read_docstring_pairs
+from negwise.datasets.file_rows import VALUE, Progress, choose_roles, read_blocks
 from negwise.datasets.formats import DetectedFormat, detect_format
+from negwise.datasets.frames import as_path
+from negwise.datasets.positives import Condition, parse_condition
 from negwise.datasets.read_interactions import read_interactions
 from negwise.datasets.read_mind import read_mind
 from negwise.datasets.read_pairs import read_pairs
 from negwise.datasets.table_cache import LAYOUT, cache_folder, cached_facts, content_key, get_or_build, open_tables
-from negwise.datasets.text_input import BadRows, Problem, check_skip_bad
+from negwise.datasets.use_of_columns import Remark, describe_columns
 from negwise.errors import InputError
 
 
@@ -24,6 +28,7 @@ class Source:
     """Parsed data. ``tables`` are memory-mapped Arrow tables; ``digest`` is a hash of their content.
 
     ``key`` opens the same data again (`open_source`), in any process that has the cache and without the files.
+    ``columns`` are role -> column; ``remarks`` say what was done with the other columns and files.
     """
 
     path: str
@@ -34,6 +39,8 @@ class Source:
     folder: Path
     problems: tuple[Problem, ...] = ()
     parts: tuple[str, ...] = ()
+    columns: dict[str, str] = field(default_factory=dict)
+    remarks: tuple[Remark, ...] = ()
 
     @cached_property
     def word_list(self) -> list[str]:
@@ -47,48 +54,59 @@ class Source:
 
 
 def read(
-    path: str | os.PathLike[str],
+    data: Any,
     *,
     columns: Mapping[str, str] | None = None,
+    positive: str | None = None,
     skip_bad: int = 0,
     cache: str | os.PathLike[str] | None = None,
+    progress: Progress | None = None,
 ) -> Source:
-    """Read a file, a folder or the embedded ``docs``, from the cache if possible. (A folder of that name: ``./docs``.)
+    """Read a file, a folder, a pattern or the embedded ``docs``, from the cache if possible. (A folder: ``./docs``.)
 
-    ``columns`` maps roles (user, item, time, impression, label; left, right, negatives) to columns, where names are not
-    recognized. A bad row raises `InputError` with its file and line. ``skip_bad`` allows that many bad rows, which
-    ``problems`` of the result lists. ``cache`` replaces `cache_folder`.
+    ``data`` may also be a frame, a table, a dataset or a list of dictionaries (`negwise.datasets.frames`). ``columns``
+    maps roles (user, item, time, impression, label; left, right, negatives) to columns, where names are not recognized.
+    ``positive``, as ``"rating>=4"``, says which rows are positives; the others get the label 0. A bad row raises
+    `InputError` with its file and line. ``skip_bad`` allows that many bad rows, which ``problems`` of the result lists.
+    ``cache`` replaces `cache_folder`. ``progress`` is called with the share that is read.
     """
     check_skip_bad(skip_bad)
     cache_path = Path(cache) if cache is not None else cache_folder()
+    path = as_path(data, cache_path)
     if os.fspath(path) == "clicks":
         raise InputError("clicks is simulated, not read from a file. In Python: negwise.datasets.clicks().task().")
     if os.fspath(path) == "docs":
         folder, facts = read_docstring_pairs(cache_path)
         return Source("docs", "pairs", open_tables(folder), facts["digest"], folder)
     roles = dict(columns or {})
+    condition = None if positive is None else parse_condition(positive)
     detected = detect_format(Path(path), roles)
+    if detected.kind == "mind" and condition is not None:
+        raise InputError(f"{path}: positive={condition}, but MIND has clicks of its own. Leave it out.")
+    chosen = {} if detected.kind == "mind" else choose_roles(detected, roles, condition)
 
     def build(folder: Path) -> dict[str, Any]:
         bad_rows = BadRows(skip_bad)
-        rows = _read(detected, folder, bad_rows, roles)
+        rows = _read(detected, folder, bad_rows, chosen, condition, progress)
         bad_rows.check_limit(rows)
         if not rows:
             raise InputError(f"{path}: {detected.kind} without a single row. Is the file complete?")
         listed = [asdict(problem) | {"file": files.index(problem.file)} for problem in bad_rows.problems]
         facts = {"path": str(path), "kind": detected.kind, "digest": key, "parts": detected.parts}
-        return {**facts, "rows": rows, "problems": listed}
+        remarks = describe_columns(detected, chosen, condition, folder)
+        taken = {role: name for role, name in chosen.items() if role != VALUE}  # a remark tells of that one
+        used = {"columns": taken, "remarks": [asdict(remark) for remark in remarks]}
+        return {**facts, **used, "rows": rows, "problems": listed}
 
     files = [str(file) for file in detected.files]
-    key = content_key(
-        f"{detected.kind}/{detected.form}", detected.files, [sorted(roles.items()), detected.parts], cache_path
-    )
+    options: list[Any] = [sorted(roles.items()), detected.parts, *([] if condition is None else [str(condition)])]
+    key = content_key(f"{detected.kind}/{detected.form}", detected.files, options, cache_path)
     folder, facts = get_or_build(f"{key}-{LAYOUT}", cache_path, build)
     bad_rows = BadRows(skip_bad)
     for problem in facts["problems"]:
         bad_rows.add_problem(Problem(**problem | {"file": files[problem["file"]]}))
     bad_rows.check_limit(facts["rows"])  # skip_bad may be lower now than when the cache was written
-    return Source(str(path), detected.kind, open_tables(folder), key, folder, tuple(bad_rows.problems), detected.parts)
+    return _source(str(path), facts, folder, tuple(bad_rows.problems))
 
 
 def open_source(key: str, cache: str | os.PathLike[str] | None = None) -> Source:
@@ -97,13 +115,36 @@ def open_source(key: str, cache: str | os.PathLike[str] | None = None) -> Source
     facts = cached_facts(folder)
     if facts is None:
         raise InputError(f"{folder}: this data is not in the cache. Read it again, or set NEGWISE_CACHE as before.")
-    return Source(facts["path"], facts["kind"], open_tables(folder), facts["digest"], folder, (), tuple(facts["parts"]))
+    return _source(facts["path"], facts, folder, ())
 
 
-def _read(detected: DetectedFormat, folder: Path, bad_rows: BadRows, columns: Mapping[str, str]) -> int:
+def _source(path: str, facts: dict[str, Any], folder: Path, problems: tuple[Problem, ...]) -> Source:
+    remarks = tuple(Remark(**remark) for remark in facts.get("remarks", ()))
+    return Source(
+        path,
+        facts["kind"],
+        open_tables(folder),
+        facts["digest"],
+        folder,
+        problems,
+        tuple(facts["parts"]),
+        facts.get("columns", {}),
+        remarks,
+    )
+
+
+def _read(
+    detected: DetectedFormat,
+    folder: Path,
+    bad_rows: BadRows,
+    chosen: Mapping[str, str],
+    positive: Condition | None,
+    progress: Progress | None,
+) -> int:
     """Write the tables of ``detected``. Returns the number of good rows."""
     if detected.kind == "mind":
-        return read_mind(detected, folder, bad_rows)
+        return read_mind(detected, folder, bad_rows, progress)
+    blocks = read_blocks(detected, chosen, progress)
     if detected.kind == "pairs":
-        return read_pairs(detected, folder, bad_rows, columns)
-    return read_interactions(detected, folder, bad_rows, columns)
+        return read_pairs(blocks, folder, bad_rows, chosen)
+    return read_interactions(blocks, folder, bad_rows, positive)

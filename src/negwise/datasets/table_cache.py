@@ -1,8 +1,8 @@
 """A cache of parsed data: folders of memory-mapped tables, keyed by the content of their source files.
 
 A folder is written under a temporary name and then renamed, so it is either complete or absent. A killed reader leaves
-no incomplete cache, and of two readers at once one wins. Tables are written in chunks, so that memory does not grow
-with the rows.
+no incomplete cache, and of two readers at once one wins. Tables are written block by block, so that memory does not
+grow with the rows.
 """
 
 from __future__ import annotations
@@ -19,20 +19,17 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+from negwise.datasets.ragged import Ragged
 from negwise.errors import InputError, require
 from negwise.files import write_atomically
 
 VERSION = 2
 """Increased whenever a reader changes what it writes for the same files."""
-LAYOUT = 3
+LAYOUT = 4
 """Raised when a folder of the cache gets other content for the same digest."""
 
 MIN_AGE_NS = 2 * 10**9
 """The hash of a younger file is not stored: the file may change again within one tick of its timestamps."""
-
-CHUNK_ROWS = 4096
-CHUNK_WEIGHT = 2**20
-"""A chunk is written once it has this many rows, or this many characters and ids."""
 
 
 def cache_folder() -> Path:
@@ -120,7 +117,11 @@ def open_tables(folder: Path) -> dict[str, Any]:
 
 
 class TableWriter:
-    """Writes an Arrow IPC file row by row: ``with TableWriter(folder, "news", {"id": "string"}) as t: t.add("N1")``."""
+    """Writes an Arrow IPC file block by block::
+
+    with TableWriter(folder, "news", {"id": "string"}) as table:
+        table.write({"id": ["N1", "N2"]})
+    """
 
     def __init__(self, folder: Path, name: str, columns: Mapping[str, str]) -> None:
         arrow = require("pyarrow", extra="train")
@@ -129,52 +130,31 @@ class TableWriter:
         self._schema = arrow.schema([(column, kinds[kind]) for column, kind in columns.items()])
         self._arrow = arrow
         self._writer = arrow.ipc.new_file(str(folder / f"{name}.arrow"), self._schema)
-        self._columns: list[list[Any]] = [[] for _ in columns]
-        self._sized = [at for at, kind in enumerate(columns.values()) if kind in ("ints", "string")]
-        self._weight = 0
         self.rows = 0
 
     def __enter__(self) -> TableWriter:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        if kind is None:
-            self._flush()
         self._writer.close()
 
-    def add(self, *values: Any) -> None:
-        self.rows += 1
-        for column, value in zip(self._columns, values, strict=True):
-            column.append(value)
-        for at in self._sized:
-            self._weight += len(values[at] or ())
-        if len(self._columns[0]) >= CHUNK_ROWS or self._weight >= CHUNK_WEIGHT:
-            self._flush()
-
-    def _flush(self) -> None:
-        arrays = [
-            self._arrow.array(column, field.type) for column, field in zip(self._columns, self._schema, strict=True)
-        ]
-        if self._columns[0]:
+    def write(self, columns: Mapping[str, Any]) -> None:
+        """Columns of equal length: lists, NumPy or Arrow arrays; None for a column of nulls, `Ragged` for lists."""
+        rows = next(len(column) for column in columns.values() if column is not None)
+        arrays = [self._array(columns[field.name], field.type, rows) for field in self._schema]
+        if rows:
             self._writer.write_batch(self._arrow.record_batch(arrays, schema=self._schema))
-        for column in self._columns:
-            column.clear()
-        self._weight = 0
+        self.rows += rows
 
-
-class IdMap:
-    """Assigns ids to names, in the order of first appearance."""
-
-    def __init__(self) -> None:
-        self.ids: dict[str, int] = {}
-
-    def __call__(self, name: str) -> int:
-        return self.ids.setdefault(name, len(self.ids))
-
-    def write(self, folder: Path, table: str) -> None:
-        with TableWriter(folder, table, {"id": "string"}) as writer:
-            for name in self.ids:
-                writer.add(name)
+    def _array(self, column: Any, kind: Any, rows: int) -> Any:
+        if column is None:
+            return self._arrow.nulls(rows, kind)
+        if isinstance(column, Ragged):
+            offsets = self._arrow.array(column.offsets, self._arrow.int32())
+            return self._arrow.ListArray.from_arrays(offsets, self._arrow.array(column.ids, self._arrow.int32()))
+        if isinstance(column, self._arrow.Array):
+            return column.cast(kind)
+        return self._arrow.array(column, kind)
 
 
 def _rename(made: Path, folder: Path) -> None:

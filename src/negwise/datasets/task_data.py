@@ -127,7 +127,8 @@ class TaskData:
     Lists by group (an impression, a user or a left text): ``train_exclusions`` are ids that must not be negatives in
     training, ``eval_exclusions`` the same in evaluation, ``negatives`` given negatives (None: draw from the candidates
     of the split). Tasks with impressions have ``impressions``, all ids that were shown, and ``labels`` of
-    ``impressions.ids``. Sequences have ``windows``. ``popularity`` (n_items,) counts training positives.
+    ``impressions.ids``. Sequences have ``windows``. ``popularity`` (n_items,) counts training positives. ``histories``
+    are all items of each user, in the order of time, whatever the split.
     """
 
     name: str
@@ -143,6 +144,7 @@ class TaskData:
     impressions: Ragged | None = None
     labels: NDArray[np.int8] | None = None
     windows: SequenceWindows | None = None
+    histories: Ragged | None = None
     texts: TaskTexts | None = None
     split: str = ""
     digest: str = ""

@@ -8,13 +8,13 @@ require("torch", extra="train")
 
 from negwise.jobs.arms import Arm, parse_arm
 from negwise.jobs.grid import Grid, choose_rate, rates_around, train_missing
-from negwise.jobs.main_job import run_job
+from negwise.jobs.main_job import plan_job, run_job
 from negwise.jobs.pilot import bounded_auc, estimate_from_log
 from negwise.jobs.plan import parallelism
 from negwise.jobs.pool_progress import pool_progress
 from negwise.jobs.preparation import machine, versions
 from negwise.jobs.results import JobResult
-from negwise.jobs.single_run import Trained, TrainResult, fit_task, load, train_run
+from negwise.jobs.single_run import TrainResult, fit_task, train_run
 from negwise.jobs.sweep import run_sweep
 from negwise.jobs.worker_pool import PlannedRun, failure_of
 
@@ -24,16 +24,15 @@ __all__ = [
     "JobResult",
     "PlannedRun",
     "TrainResult",
-    "Trained",
     "bounded_auc",
     "choose_rate",
     "estimate_from_log",
     "failure_of",
     "fit_task",
-    "load",
     "machine",
     "parallelism",
     "parse_arm",
+    "plan_job",
     "pool_progress",
     "rates_around",
     "run_job",

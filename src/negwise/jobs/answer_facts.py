@@ -9,7 +9,17 @@ from pathlib import Path
 
 from negwise.jobs.gain_shares import measured_costs, shares_of
 from negwise.jobs.results import JobResult
-from negwise.records import JOB, RESULTS, JobRecord, Results, read_record, write_record
+from negwise.records import (
+    JOB,
+    LOG,
+    RESULTS,
+    JobRecord,
+    Results,
+    read_record,
+    read_result,
+    read_run,
+    write_record,
+)
 from negwise.tasks import Task
 from negwise.tasks.baselines import baselines_of, corpus_scores
 from negwise.training import load_weights, read_ranks
@@ -17,7 +27,7 @@ from negwise.training import load_weights, read_ranks
 
 def add_answer_facts(
     result: JobResult,
-    make: Callable[[], Task],
+    task: Task,
     *,
     device: str,
     most: float,
@@ -26,9 +36,9 @@ def add_answer_facts(
 ) -> JobResult:
     """``result`` with what the answer needs, written to ``results.json``.
 
-    ``make`` gives the task of the model that is kept, and is called where something is missing; the model then ranks on
-    ``device``. ``most`` is the number of negatives that a row can have, ``began`` the `time.monotonic` at which this
-    call of the job began.
+    ``task`` is that of the model that is kept, whose weights it gets where something is missing; the model then ranks
+    on ``device``. ``most`` is the number of negatives that a row can have, ``began`` the `time.monotonic` at which
+    this call of the job began.
     """
     record, folder = result.record, result.folder
     if record.model is None:
@@ -36,22 +46,30 @@ def add_answer_facts(
     plan = read_record(JobRecord, folder / JOB).plan
     if not record.baselines:
         log("Comparing the model with what needs no training ...")
-        record = _compared(record, folder, make(), device)
+        record = _compared(record, folder, task, device)
     candidates = None if record.candidates is None else round(record.candidates)
     record = replace(
         record,
         shares=shares_of(record.metrics[0], candidates, measured_costs(plan), most=most, estimate=result.estimate),
-        seconds=whole_seconds(record, plan.spent, time.monotonic() - began),
+        seconds=whole_seconds(record.seconds, plan.spent, trained_seconds(folder), time.monotonic() - began),
     )
     write_record(folder / RESULTS, record)
     return replace(result, record=record)
 
 
-def whole_seconds(record: Results, spent: float, this_call: float) -> float:
+def whole_seconds(before: float | None, spent: float, trained: float, this_call: float) -> float:
     """Wall time of a job: that of the call that did it, or where it was resumed the sum of what its records hold."""
-    trained = sum(seed.seconds or 0.0 for arm in record.arms for seed in arm.seeds)
-    pilot = 0.0 if record.pilot is None else record.pilot.seconds or 0.0
-    return round(max(this_call, spent + trained + pilot, record.seconds or 0.0), 3)
+    return round(max(this_call, spent + trained, before or 0.0), 3)
+
+
+def trained_seconds(folder: Path) -> float:
+    """Seconds of all training in the folder of a job, that of candidates which were dropped included."""
+    total = 0.0
+    for log in folder.glob(f"runs/*/seed-*/{LOG}"):
+        result = read_result(log.parent)
+        steps = () if result is not None else read_run(log).steps
+        total += result.seconds if result is not None else (steps[-1].time or 0.0) if steps else 0.0
+    return total
 
 
 def _compared(record: Results, folder: Path, task: Task, device: str) -> Results:

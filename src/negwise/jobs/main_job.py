@@ -1,28 +1,37 @@
-"""The main job: look at the data, plan from timed steps, train one model with the whole budget, and show it.
+"""The main job: look at the data, plan from timed steps, race, train the best candidate to the end, and show it.
 
-A job is a folder: ``job.json`` (what was asked, what is in the data, the plan), ``arms/``, ``results.json``,
-``report.html``; the paper's way adds ``pilot/seed-0/``, ``estimate.json`` and ``tuning/``. The same call again resumes
-from whatever is there.
+A job is a folder: ``job.json`` (what was asked, what is in the data, the plan), ``race.jsonl`` (what was decided on the
+way), ``runs/<candidate>/seed-<n>/``, ``results.json``, ``report.html``. The paper's way (`negwise.jobs.paper_job`) has
+folders of its own. The same call again resumes from whatever is there.
 """
 
 from __future__ import annotations
 
 import time
+from contextlib import AbstractContextManager
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
-from negwise.datasets import open_source
 from negwise.files import lock_folder
 from negwise.jobs.answer_facts import add_answer_facts
-from negwise.jobs.arms import parse_arm
-from negwise.jobs.grid import Grid
+from negwise.jobs.arms import Arm, parse_arm
 from negwise.jobs.paper_job import run_paper_job
-from negwise.jobs.plan import evaluations_of
-from negwise.jobs.preparation import Log, prepare_job
-from negwise.jobs.results import JobResult, collect_and_write, write_page
-from negwise.jobs.single_run import default_k, train_run
-from negwise.requests import RunRequest
-from negwise.tasks import make_task
+from negwise.jobs.preparation import Log
+from negwise.jobs.race import RaceLog, race
+from negwise.jobs.race_plan import PreparedRace, explain, plan_candidates, plan_horizon, prepare_race
+from negwise.jobs.race_progress import RaceProgress
+from negwise.jobs.results import JobResult, collect_race, write_page
+from negwise.jobs.single_run import default_k, open_task, set_steps, train_run
+from negwise.records import LOG, Candidate, Horizon, Plan, RaceStart, RunLog, RunResult, read_result, read_run
+from negwise.requests import RunRequest, TrainRequest
+from negwise.tasks import copy_task, max_negatives
+from negwise.training import OpenRun
+
+REPLAN = 0.45
+"""The share of the steps after which the rest is planned again, by the pace so far: right before the decay begins."""
+PATIENCE = 8
+"""Evaluations before training may end because its metric no longer rises."""
 
 
 def run_job(request: RunRequest, *, log: Log = print) -> JobResult:
@@ -30,33 +39,135 @@ def run_job(request: RunRequest, *, log: Log = print) -> JobResult:
     return run_paper_job(request, log=log) if request.method == "paper" else train_one_model(request, log=log)
 
 
-def train_one_model(request: RunRequest, *, log: Log = print) -> JobResult:
-    """One run with the whole budget, for each seed one after another, in this process; K by ``request.k``."""
-    began, folder = time.monotonic(), Path(request.out)
-    arm = parse_arm(request.k or default_k(request.negatives), "model")
-    seeds = tuple(range(request.seed, request.seed + request.seeds))
+def plan_job(request: RunRequest, *, log: Log = print) -> tuple[Plan, RaceStart]:
+    """The plan of the main job, and nothing of it done."""
+    folder, arm = Path(request.out), _arm(request)
     with lock_folder(folder, "job"):
-        prepared = prepare_job(
-            folder, request, kind="run", runs=request.seeds, pilot=False, arms=(arm,), log=log, one_run=True
-        )
-        steps = prepared.lengths.steps
-        every = -(-steps // evaluations_of(prepared.times, steps))
-        base = replace(prepared.request, steps=steps, eval_every=every, evaluate_training=False)
-        grid = Grid(folder, (arm,), base, (prepared.rate,), seeds, source=prepared.source)
-        source = None if prepared.source is None else open_source(prepared.source)
+        prepared = prepare_race(folder, request, arm, log)
+        start = plan_candidates(prepared, request, arm)
+        log(explain(start, prepared, request))
+        return prepared.plan, start
+
+
+def train_one_model(request: RunRequest, *, log: Log = print) -> JobResult:
+    """A race, and the best candidate trained to the end; then other seeds of it, each from the start."""
+    began, folder, arm = time.monotonic(), Path(request.out), _arm(request)
+    with lock_folder(folder, "job"):
+        prepared = prepare_race(folder, request, arm, log)
+        decisions = RaceLog(folder)
+        winner: Candidate | None = None
         try:
-            for run in grid.runs(arm):
-                train_run(replace(run.request, out=str(run.folder)), source=source, any_k=True)
+            winner = _race(folder, request, arm, prepared, decisions)
+            for seed in range(request.seed + 1, request.seed + request.seeds):
+                _train_again(folder, prepared, winner, decisions, seed, log)
         finally:
-            result = collect_and_write(grid, "run", prepared.metrics, None, None, ())
-        kept = grid.runs(arm)[0].request
-        result = add_answer_facts(
-            result,
-            lambda: make_task(kept, source),
-            device=prepared.request.device,
-            most=prepared.ceiling,
-            began=began,
-            log=log,
-        )
+            result = collect_race(folder, request, prepared.metrics, winner, decisions.decisions)
+        asked = prepared.request
+        most = max_negatives(prepared.task.data, asked.negatives, asked.pool, asked.batch_size)
+        result = add_answer_facts(result, prepared.task, device=asked.device, most=most, began=began, log=log)
         write_page(folder, log)
         return result
+
+
+def _arm(request: RunRequest) -> Arm:
+    return parse_arm(request.k or default_k(request.negatives), "model")
+
+
+def folder_of(folder: Path, candidate: Candidate, seed: int) -> Path:
+    return folder / "runs" / candidate.folder / f"seed-{seed}"
+
+
+def _race(folder: Path, request: RunRequest, arm: Arm, prepared: PreparedRace, decisions: RaceLog) -> Candidate:
+    """The candidate that was trained to the end."""
+
+    def place(candidate: Candidate) -> Path:
+        return folder_of(folder, candidate, request.seed)
+
+    with RaceProgress(prepared.metrics[0]) as progress:
+
+        def start() -> RaceStart:
+            found = plan_candidates(prepared, request, arm)
+            progress.say(explain(found, prepared, request))
+            return found
+
+        def open_candidate(candidate: Candidate) -> AbstractContextManager[OpenRun]:
+            own = request_of(prepared, candidate, last(decisions))
+            progress.expect(candidate, decisions)
+            return open_task(own, copy_task(prepared.task, own), place(candidate), show=progress.of(candidate))
+
+        def finish(candidate: Candidate, run: OpenRun) -> RunResult:
+            for at, share in enumerate(replans_of(request, len(decisions.candidates) > 1)):
+                if at < len(decisions.horizons):  # on record, and what the run was opened with
+                    continue
+                own = request_of(prepared, candidate, last(decisions))
+                if share:
+                    result = run.advance(
+                        round(share * (own.steps or 0) / candidate.eval_every) * candidate.eval_every, ended
+                    )
+                    if result.finished:
+                        return result
+                so_far = sum(seconds_of(place(one)) for one in decisions.candidates)
+                planned = plan_horizon(prepared, request, candidate, place(candidate), so_far, rising=not share)
+                decisions.add(planned)
+                set_steps(run, own, planned.steps)
+                progress.expect(candidate, decisions)
+            return run.advance(should_stop=ended)
+
+        ended = partial(no_longer_rises, metric=prepared.metrics[0])
+        winner, result = race(decisions, start, open_candidate, place, finish, prepared.metrics[0], progress.say)
+        if result.best is not None and result.steps < (request_of(prepared, winner, last(decisions)).steps or 0):
+            progress.say(
+                f"Training ended at step {result.steps}: validation {prepared.metrics[0]} has not risen since step "
+                f"{result.best.step}."
+            )
+    return winner
+
+
+def _train_again(
+    folder: Path, prepared: PreparedRace, winner: Candidate, decisions: RaceLog, seed: int, log: Log
+) -> None:
+    """Another seed of the candidate that won, from the start."""
+    log(f"Training {winner.name} with seed {seed} ...")
+    own = replace(request_of(prepared, winner, last(decisions)), seed=seed, out=str(folder_of(folder, winner, seed)))
+    train_run(own, source=prepared.source, any_k=True)
+
+
+def replans_of(request: RunRequest, raced: bool) -> tuple[float, ...]:
+    """Shares of the steps after which the time that is left is planned again: after the race, and before the decay."""
+    if request.budget is None or request.steps is not None:
+        return ()
+    return (0.0, REPLAN) if raced else (REPLAN,)
+
+
+def no_longer_rises(log: RunLog, metric: str) -> bool:
+    """Whether the best of at least `PATIENCE` evaluations lies in the first half of the steps so far."""
+    found = [(record.value(metric) or 0.0, -record.step, record.step) for record in log.of_split("val")]
+    return len(found) > PATIENCE and 2 * max(found)[2] <= found[-1][2]
+
+
+def last(decisions: RaceLog) -> Horizon | None:
+    return decisions.horizons[-1] if decisions.horizons else None
+
+
+def request_of(prepared: PreparedRace, candidate: Candidate, horizon: Horizon | None) -> TrainRequest:
+    """What a candidate trains; warm-up is that of its first plan, whatever its horizon becomes."""
+    steps = candidate.steps if horizon is None or horizon.candidate != candidate.name else horizon.steps
+    bounds = [bound for bound in (prepared.request.max_k, candidate.max_k) if bound is not None]
+    return replace(
+        prepared.request,
+        k=candidate.rule,
+        learning_rate=candidate.learning_rate,
+        steps=steps,
+        eval_every=candidate.eval_every,
+        warmup=min(prepared.request.warmup or 0, candidate.steps // 10),
+        max_k=min(bounds, default=None),
+    )
+
+
+def seconds_of(folder: Path) -> float:
+    """Seconds that a run took so far."""
+    result = read_result(folder)
+    if result is not None:
+        return result.seconds or 0.0
+    steps = read_run(folder).steps if (folder / LOG).exists() else ()
+    return steps[-1].time or 0.0 if steps else 0.0

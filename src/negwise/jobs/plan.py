@@ -6,6 +6,7 @@ import itertools
 import os
 import tempfile
 import time
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from statistics import median
@@ -16,12 +17,14 @@ import torch
 from negwise.datasets import Source
 from negwise.errors import InputError
 from negwise.jobs.single_run import fit_task, make_rule
-from negwise.metrics.model_ranking import EvaluationSplit
+from negwise.metrics.model_ranking import EvaluationSplit, subset
 from negwise.protocols import OpenLoopRule, Rule
-from negwise.records import RunLengths, StepTimes, read_run
+from negwise.records import RunLengths, StepCost, StepTimes, read_run
 from negwise.requests import TrainRequest
-from negwise.schedule import OnlineK
-from negwise.tasks import Task, evaluate_model, evaluation_splits, make_task, with_recipe
+from negwise.schedule import FunctionK, OnlineK
+from negwise.tasks import Task, copy_task, evaluate_model, evaluation_splits, make_task, with_recipe
+from negwise.tasks.recipes import resolve_device
+from negwise.tasks.task import no_assets
 from negwise.training import EpochOrder
 
 PILOT_SHARE = 0.3
@@ -30,12 +33,18 @@ SLOWER, ALONE = 1.3, 1.05
 """Runs side by side, and one alone with what is not steps, take this much longer than timed steps."""
 EVALUATION_SHARE, FEWEST_EVALUATIONS, MOST_EVALUATIONS = 0.1, 5, 20
 """Of one run: evaluations may take a tenth of the time of its steps."""
+FEWEST_QUERIES = 500
 RISING = 200
 """Steps over which a K that is set while training rises: so far about 150 on texts. They cost the mean of both ends."""
 WITHOUT_A_BOUND = 128.0
 """The K that is timed for a rule whose K has no bound but the data: about where K for information was so far."""
 START = 8.0
 """Seconds for a process to start and to open the data."""
+TIMED_KS = (1.0, 20.0, 100.0)
+"""K whose step is timed, beside the largest that may come."""
+STEPS_OF_A_COST = {"cpu": 3, "cuda": 8}
+TIMED_QUERIES = 500
+"""Queries of an evaluation that is timed; more are counted on in proportion."""
 LAST = 4.0
 """Seconds for what follows one run: its page."""
 PILOT_EVALUATIONS, EVALUATIONS = 12, 8
@@ -67,6 +76,52 @@ def time_steps(request: TrainRequest, source: Source | None, steps: int) -> Step
         epoch=EpochOrder(len(task.examples), request.batch_size, request.seed).steps_per_epoch,
         max_k=None if fitting == k else int(fitting),
     )
+
+
+def time_one_run(request: TrainRequest, task: Task) -> tuple[StepTimes, tuple[StepCost, ...]]:
+    """`time_steps` for one run of ``task``, whose weights stay as they are, and what a step costs at several K."""
+    k = largest_k(make_rule(request, task))
+    costs = step_costs(request, task, [known for known in TIMED_KS if known < k] + [k])
+    evaluation = _evaluation_seconds(task.model, task.splits["val"])
+    assert request.batch_size is not None
+    times = StepTimes(
+        step=costs[-1].seconds,
+        evaluation=evaluation,
+        pilot_step=costs[0].seconds,
+        pilot_evaluation=2 * evaluation,
+        k=costs[-1].k,
+        epoch=EpochOrder(len(task.examples), request.batch_size, request.seed).steps_per_epoch,
+        max_k=None if costs[-1].k == k else int(costs[-1].k),
+    )
+    return times, costs
+
+
+def step_costs(request: TrainRequest, task: Task, ks: Sequence[float]) -> tuple[StepCost, ...]:
+    """Seconds of a step at each of ``ks``, which rise. Where one does not fit into memory, half of it is tried."""
+    left = list(ks)
+    while True:
+        try:
+            return _timed(request, copy_task(task, request), left)
+        except RuntimeError as error:
+            if left[-1] < 2 or not _out_of_memory(error):
+                raise
+        largest = left.pop()
+        if not left or largest / 2 > left[-1]:
+            left.append(float(int(largest / 2)))
+
+
+def _timed(request: TrainRequest, task: Task, ks: Sequence[float]) -> tuple[StepCost, ...]:
+    """One short run in which K goes through ``ks``."""
+    each = STEPS_OF_A_COST[resolve_device(request.device)]
+    steps = each * len(ks)
+    rule = FunctionK(lambda fraction: ks[round(fraction * (steps - 1)) // each])
+    with tempfile.TemporaryDirectory() as folder:
+        short = replace(request, k=None, steps=steps, epochs=None, eval_every=steps)
+        fit_task(short, replace(task, splits={}, assets=no_assets), Path(folder), rule=rule, show=False)
+        clock = [record.time or 0.0 for record in read_run(folder).steps]
+    spent = [after - before for before, after in itertools.pairwise([0.0, *clock])]
+    # Of the later half, since the first steps of a size may compile; the shortest, since others may be disturbed.
+    return tuple(StepCost(k, min(spent[each * at + (each + 1) // 2 : each * (at + 1)])) for at, k in enumerate(ks))
 
 
 def largest_k(rule: Rule) -> float:
@@ -102,7 +157,7 @@ def evaluations_of(times: StepTimes, steps: int) -> int:
 def _step_seconds(request: TrainRequest, task: Task, steps: int) -> float:
     with tempfile.TemporaryDirectory() as folder:
         short = replace(request, steps=steps, epochs=None, eval_every=steps)
-        fit_task(short, replace(task, splits={}), Path(folder), show=False)
+        fit_task(short, replace(task, splits={}, assets=no_assets), Path(folder), show=False)
         times = [record.time or 0.0 for record in read_run(folder).steps]
     spent = [after - before for before, after in itertools.pairwise(times)]
     # The second half: on a GPU the first steps of each size compile and record.
@@ -110,9 +165,11 @@ def _step_seconds(request: TrainRequest, task: Task, steps: int) -> float:
 
 
 def _evaluation_seconds(model: Any, split: EvaluationSplit) -> float:
+    queries = len(split.query_examples)
+    few = subset(split, min(queries, TIMED_QUERIES))
     began = time.perf_counter()
-    evaluate_model(model, split)
-    return time.perf_counter() - began
+    evaluate_model(model, few)
+    return (time.perf_counter() - began) * queries / len(few.query_examples)
 
 
 def parallelism(jobs: int | None, device: str, runs: int) -> tuple[int, int]:
@@ -171,6 +228,16 @@ def fitting_steps(times: StepTimes, runs: int, jobs: int, seconds: float) -> int
 def run_seconds(times: StepTimes, runs: int, jobs: int, steps: int) -> float:
     """How long ``runs`` runs of ``steps`` steps take, ``jobs`` at a time."""
     return -(-runs // jobs) * _slower(jobs) * (steps * times.step + _evaluations(times)) + START
+
+
+def fair_queries(queries: int, seconds: float, evaluations: int, room: float | None) -> int | None:
+    """Queries of which ``evaluations`` fit into ``room`` seconds, where all of them take ``seconds`` each time.
+
+    None where all fit. At least 500, below which little is told.
+    """
+    if room is None or evaluations * seconds <= room or queries <= FEWEST_QUERIES:
+        return None
+    return max(FEWEST_QUERIES, int(queries * room / (evaluations * seconds)))
 
 
 def plan_one_run(

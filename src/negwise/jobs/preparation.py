@@ -13,11 +13,11 @@ from typing import Any, Literal
 import torch
 
 import negwise
-from negwise.datasets import DataReport, inspect, open_source
+from negwise.datasets import DataReport, inspect, told
 from negwise.errors import InputError
 from negwise.files import check_writable
 from negwise.jobs.arms import Arm, check_ceiling
-from negwise.jobs.plan import parallelism, plan_lengths, plan_one_run, time_steps
+from negwise.jobs.plan import parallelism, plan_lengths
 from negwise.jobs.worker_pool import ask_worker
 from negwise.records import JOB, JobRecord, Plan, RunLengths, StepTimes, decode, read_record, write_record
 from negwise.requests import TASK_OF, RunRequest, SweepRequest, TrainRequest, identity_of, parse_duration
@@ -27,7 +27,7 @@ from negwise.training import config_changes
 
 TIMED_STEPS, TIMED_K = {"cpu": 8, "cuda": 20}, 20
 """On a GPU more, since the first steps of each size compile and record."""
-SHARED = ("columns", "batch_size", "split", "pool", "queries", "skip_bad", "precision", "negatives", "loss")
+SHARED = ("columns", "positive", "batch_size", "split", "pool", "queries", "skip_bad", "precision", "negatives", "loss")
 """What a request says of every run in it; None leaves it to the preset."""
 PACKAGES = ("numpy", "scipy", "torch", "lightning-fabric", "pyarrow", "numba")
 
@@ -63,61 +63,34 @@ def prepare_job(
     pilot: bool,
     arms: Sequence[Arm],
     log: Log,
-    one_run: bool = False,
 ) -> Prepared:
-    """Look at the data and plan, or resume the plan that ``folder`` has. ``arms``: those whose K was typed.
-
-    ``one_run``: the only arm gets the whole budget, and the largest K that it may come to is timed.
-    """
+    """Look at the data and plan, or resume the plan that ``folder`` has. ``arms``: those whose K was typed."""
     began = time.monotonic()
-    report = inspect(request.data, columns=request.columns, skip_bad=request.skip_bad)
-    if report.negatives.most < 1:
-        raise InputError(
-            f"{request.data}: no positive has a single negative ({report.negatives.source}), so there is nothing "
-            "to tell it from. More users, items or texts are needed."
-        )
-    log(report.headline())
-    found = _resume(folder, request, kind, report) if (folder / JOB).exists() else None
+    report, found = look_at_data(folder, request, kind, arms, log)
     device = resolve_device(request.device) if found is None else str(found.machine["device"])
-    side_by_side, threads = parallelism(1 if one_run else request.jobs, device, runs)
-    ceiling = _ceiling(request, report)
-    for arm in arms:
-        check_ceiling(arm, ceiling)
+    side_by_side, threads = parallelism(request.jobs, device, runs)
+    ceiling = ceiling_of(request, report)
     if pilot and ceiling < 2:
         raise InputError(
             f"{request.data}: no row has more than 1 negative to draw ({report.negatives.source}), so K = 1 is all "
             "there is, and there is nothing to estimate. Type: negwise train --k 1"
         )
+    training, rate, _ = training_of(request, report, device, threads if found is None else found.plan.threads)
     if found is not None:
         plan = found.plan
-        log(f"{folder} has this job: resuming what is left of it.")
     else:
-        check_writable(folder, "job")
-        training, rate, epochs = _training(request, report, device, threads)
-        times = _time_steps(training, rate, arms[0].rule if one_run else str(TIMED_K), report.key, log, here=one_run)
+        times = _time_steps(training, rate, report.key, log)
         typed = getattr(request, "budget", None)
         budget = None if typed is None else parse_duration(typed)
-        if one_run:
-            left = None if budget is None else budget - (time.monotonic() - began)
-            most = epochs * times.epoch
-            lengths = plan_one_run(times, runs=runs, jobs=side_by_side, steps=request.steps, budget=left, most=most)
-        else:
-            lengths = plan_lengths(times, runs=runs, jobs=side_by_side, steps=request.steps, budget=budget, pilot=pilot)
+        lengths = plan_lengths(times, runs=runs, jobs=side_by_side, steps=request.steps, budget=budget, pilot=pilot)
         spent = round(time.monotonic() - began, 3)
         plan = Plan(lengths, times, spent, threads, identity_of(training))
-        job = JobRecord(
-            kind, identity_of(request), report.to_dict(), machine(device), plan, negwise.__version__, versions()
-        )
-        write_record(folder / JOB, job)
-    training, rate, epochs = _training(request, report, device, plan.threads)
-    training = replace(training, max_k=plan.times.max_k)
-    if one_run:
-        log(_about_k(arms[0], plan.times))
+        write_job(folder, kind, request, report, device, plan)
     log(_summary(training, plan.lengths, runs, pilot, side_by_side, device))
     return Prepared(
         training,
         rate,
-        _metrics(training),
+        metrics_of(training),
         ceiling,
         plan.times,
         plan.lengths,
@@ -128,13 +101,54 @@ def prepare_job(
     )
 
 
-def _metrics(training: TrainRequest) -> tuple[str, ...]:
+def look_at_data(
+    folder: Path, request: RunRequest | SweepRequest, kind: str, arms: Sequence[Arm], log: Log
+) -> tuple[DataReport, JobRecord | None]:
+    """What is in the data, and the job that ``folder`` has, if any; a request that the data cannot meet is refused."""
+    report = inspect(
+        request.data,
+        columns=request.columns,
+        positive=request.positive,
+        skip_bad=request.skip_bad,
+        progress=told(log, request.data),
+    )
+    if report.negatives.most < 1:
+        raise InputError(
+            f"{request.data}: no positive has a single negative ({report.negatives.source}), so there is nothing "
+            "to tell it from. More users, items or texts are needed."
+        )
+    log(report.headline())
+    found = _resume(folder, request, kind, report) if (folder / JOB).exists() else None
+    for arm in arms:
+        check_ceiling(arm, ceiling_of(request, report))
+    if found is not None:
+        log(f"{folder} has this job: resuming what is left of it.")
+    return report, found
+
+
+def write_job(
+    folder: Path,
+    kind: Literal["run", "sweep"],
+    request: RunRequest | SweepRequest,
+    report: DataReport,
+    device: str,
+    plan: Plan,
+) -> None:
+    """Write ``job.json``, before anything is trained."""
+    check_writable(folder, "job")
+    job = JobRecord(
+        kind, identity_of(request), report.to_dict(), machine(device), plan, negwise.__version__, versions()
+    )
+    write_record(folder / JOB, job)
+
+
+def metrics_of(training: TrainRequest) -> tuple[str, ...]:
     """What is shown: the metric that decides, AUC, and the usual one for this kind of data."""
     assert training.metric is not None and training.model is not None
     return tuple(dict.fromkeys((training.metric, "auc", METRICS[TASK_OF[training.model]])))
 
 
-def _ceiling(request: RunRequest | SweepRequest, report: DataReport) -> float:
+def ceiling_of(request: RunRequest | SweepRequest, report: DataReport) -> float:
     """The most negatives that a row can have."""
     most = float(report.negatives.most)
     pooled = report.kind == "pairs" and (request.negatives == "pool" or (request.negatives is None and request.pool))
@@ -160,7 +174,7 @@ def _resume(folder: Path, request: RunRequest | SweepRequest, kind: str, report:
     return found
 
 
-def _training(
+def training_of(
     request: RunRequest | SweepRequest, report: DataReport, device: str, threads: int
 ) -> tuple[TrainRequest, float, int]:
     """What every run shares, the base learning rate, and the epochs of the recipe."""
@@ -175,24 +189,13 @@ def _training(
     return replace(found, learning_rate=None, epochs=None), float(rate), found.epochs
 
 
-def _time_steps(request: TrainRequest, rate: float, k: str, source: str | None, log: Log, *, here: bool) -> StepTimes:
-    """Steps timed in a process of their own, or ``here``."""
+def _time_steps(request: TrainRequest, rate: float, source: str | None, log: Log) -> StepTimes:
+    """Steps timed in a process of their own, as runs have."""
     steps = TIMED_STEPS[resolve_device(request.device)]
-    log(f"Timing {steps} steps of {request.model} with K = {k}, and {steps} with K = 1 ...")
-    short = replace(request, k=k, learning_rate=rate)
-    if here:
-        return time_steps(short, None if source is None else open_source(source), steps)
+    log(f"Timing {steps} steps of {request.model} with K = {TIMED_K}, and {steps} with K = 1 ...")
+    short = replace(request, k=str(TIMED_K), learning_rate=rate)
     message = {"do": "time", "request": asdict(short), "source": source, "steps": steps}
     return decode(StepTimes, ask_worker(message, request.threads or 1), "a worker's reply")
-
-
-def _about_k(arm: Arm, times: StepTimes) -> str:
-    """What a step costs at both ends of K, and whether memory bounds it."""
-    found = (
-        f"K: {arm.rule}. A step takes {1e3 * times.pilot_step:.3g} ms with K = 1 and {1e3 * times.step:.3g} ms with "
-        f"K = {times.k:.0f}"
-    )
-    return f"{found}; more do not fit into memory." if times.max_k is not None else f"{found}."
 
 
 def _summary(training: TrainRequest, lengths: RunLengths, runs: int, pilot: bool, jobs: int, device: str) -> str:

@@ -12,15 +12,17 @@ import numpy as np
 from scipy import stats
 
 from negwise.errors import NegwiseError
-from negwise.jobs.arms import Arm
+from negwise.inference import TrainedModel, load
+from negwise.jobs.arms import Arm, parse_arm
 from negwise.jobs.grid import Grid
-from negwise.jobs.single_run import Trained, load
 from negwise.jobs.worker_pool import failure_of
 from negwise.records import (
     JOB,
     RESULT,
     RESULTS,
     ArmResult,
+    Candidate,
+    Decision,
     Difference,
     GainShare,
     PilotResult,
@@ -35,6 +37,7 @@ from negwise.records import (
 from negwise.report.answer import Answer, make_answer
 from negwise.report.from_job import job_report_data
 from negwise.report.notebook import answer_html
+from negwise.requests import RunRequest
 from negwise.theory.estimate import Estimate
 from negwise.theory.separation import separation
 
@@ -70,8 +73,8 @@ class JobResult:
         return self.record.shares
 
     @property
-    def model(self) -> Trained:
-        """The model that is kept, with its data."""
+    def model(self) -> TrainedModel:
+        """The model that is kept, ready to be used: see `negwise.load`."""
         if self.record.model is None:
             raise NegwiseError(f"{self.folder}: no run came to an end; each says why in its failed.json.")
         return load(self.folder / self.record.model)
@@ -114,6 +117,42 @@ def _with_known_facts(found: Results, path: Path) -> Results:
         return found
     known = ("baselines", "corpus", "candidates", "shares", "seconds")
     return replace(found, **{name: getattr(before, name) for name in known})
+
+
+def collect_race(
+    folder: Path, request: RunRequest, metrics: Sequence[str], winner: Candidate | None, decisions: tuple[Decision, ...]
+) -> JobResult:
+    """Write ``results.json`` of the main job, which may be half done: ``winner`` is the candidate that went on."""
+    arms = []
+    if winner is not None:
+        home = folder / "runs" / winner.folder
+        seeds = range(request.seed, request.seed + request.seeds)
+        places = {seed: home / f"seed-{seed}" for seed in seeds}
+        k = parse_arm(winner.rule).k
+        arms = [
+            ArmResult(
+                name=winner.rule,
+                rule=winner.rule,
+                k=last_k(list(places.values())) if k is None else k,
+                role="model",
+                uses_pilot=False,
+                learning_rate=winner.learning_rate,
+                tuning=(),
+                seeds=tuple(seed_result(folder, place, seed) for seed, place in places.items()),
+            )
+        ]
+    chosen = _chosen(arms, metrics[0])
+    found = Results(
+        kind="run",
+        arms=tuple(arms),
+        metrics=tuple(metrics),
+        chosen=None if chosen is None else chosen.name,
+        model=None if chosen is None else chosen.done[0].run,
+        decisions=decisions,
+    )
+    found = _with_known_facts(replace(found, caveats=caveats_of(found, None)), folder / RESULTS)
+    write_record(folder / RESULTS, found)
+    return JobResult(folder, found)
 
 
 def write_page(folder: Path, log: Callable[[str], None]) -> None:
@@ -165,28 +204,27 @@ def _arm(grid: Grid, arm: Arm) -> ArmResult:
     return ArmResult(
         name=arm.rule,
         rule=arm.rule,
-        k=_last_k(grid, arm) if arm.k is None else arm.k,
+        k=last_k([grid.folder(arm, seed) for seed in grid.seeds]) if arm.k is None else arm.k,
         role=arm.role,
         uses_pilot=arm.uses_pilot,
         learning_rate=None if choice is None else choice.learning_rate,
         tuning=tried,
-        seeds=tuple(_seed(grid, arm, seed, no_rate) for seed in grid.seeds),
+        seeds=tuple(seed_result(grid.out, grid.folder(arm, seed), seed, no_rate) for seed in grid.seeds),
     )
 
 
-def _last_k(grid: Grid, arm: Arm) -> float | None:
-    """K at the end of training, on average over seeds, of a rule that sets it while it trains."""
-    logs = [read_run(folder) for seed in grid.seeds if ((folder := grid.folder(arm, seed)) / RESULT).exists()]
+def last_k(folders: Sequence[Path]) -> float | None:
+    """K at the end of training, on average over runs that are done, of a rule that sets it while it trains."""
+    logs = [read_run(folder) for folder in folders if (folder / RESULT).exists()]
     last = [log.steps[-1].k for log in logs if log.steps]
     known = [k for k in last if k is not None]
     return float(np.mean(known)) if known else None
 
 
-def _seed(grid: Grid, arm: Arm, seed: int, no_rate: str | None) -> SeedResult:
+def seed_result(out: Path, folder: Path, seed: int, no_rate: str | None = None) -> SeedResult:
     """One seed of an arm; ``no_rate`` says why the arm has no learning rate, where that is so."""
-    folder = grid.folder(arm, seed)
     result, failure = read_result(folder), failure_of(folder)
-    run = folder.relative_to(grid.out).as_posix()
+    run = folder.relative_to(out).as_posix()
     if result is None:
         error = no_rate or (None if failure is None else failure.error)
         return SeedResult(seed, run, "waiting" if error is None else "failed", error)

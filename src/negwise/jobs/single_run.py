@@ -1,20 +1,20 @@
-"""One run: `train_run` makes the task of a request and trains it; `load` opens what came out."""
+"""One run: `train_run` makes the task of a request and trains it."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, fields, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
-from torch import Tensor, nn
+from torch import nn
 
-from negwise.datasets import EMBEDDED, Source, TaskData
+from negwise.datasets import Source
 from negwise.errors import InputError
+from negwise.inference import TrainedModel, load
 from negwise.jobs.arms import check_ceiling, parse_arm
 from negwise.protocols import Rule
 from negwise.records import CONFIG, JOB, RunConfig, RunResult, decode, encode, read_record
@@ -22,9 +22,9 @@ from negwise.requests import TrainRequest, identity_of
 from negwise.requests.training_requests import parse_samplers
 from negwise.schedule import check_rule, parse_rule
 from negwise.schedule.typed_rules import DEFAULT_RULE, needs_data
-from negwise.tasks import Task, load_data, make_model, make_task, max_negatives, query_candidates, with_recipe
+from negwise.tasks import Task, make_task, max_negatives, query_candidates, with_recipe
 from negwise.tasks.recipes import rate_schedule, resolve_device
-from negwise.training import Display, EpochOrder, Settings, ShouldStop, fit, load_weights
+from negwise.training import Display, EpochOrder, OpenRun, Settings, ShouldStop, open_run
 
 OUT = "negwise-train"
 
@@ -38,8 +38,8 @@ class TrainResult:
     metric: str
 
     @property
-    def model(self) -> Trained:
-        """The model with its best weights, and its data."""
+    def model(self) -> TrainedModel:
+        """The model with its best weights, ready to be used: see `negwise.load`."""
         return load(self.folder)
 
     def to_dict(self) -> dict[str, Any]:
@@ -69,9 +69,9 @@ def train_run(
             f"{folder}: the folder of a job (it has {JOB}), whose runs are inside. Choose another with --out."
         )
     request = with_recipe(_as_begun(request, folder))
-    task = make_task(request, source)
     rule = request.k or default_k(request.negatives)
     request = replace(request, k=rule)
+    task = make_task(request, source)
     if not needs_data(rule) and not any_k:
         most = max_negatives(task.data, request.negatives, request.pool, request.batch_size)
         check_ceiling(parse_arm(rule), most)
@@ -91,10 +91,18 @@ def fit_task(
     show: bool | Display = True,
 ) -> RunResult:
     """`train_run` with a task that is made; ``rule`` goes before that of ``request.k``."""
+    with open_task(request, task, out, rule=rule, show=show) as run:
+        return run.advance(until, should_stop)
+
+
+def open_task(
+    request: TrainRequest, task: Task, out: str | Path, *, rule: Rule | None = None, show: bool | Display = True
+) -> AbstractContextManager[OpenRun]:
+    """The run of a task, to be advanced in parts."""
     request = with_recipe(request)
     assert request.batch_size is not None and request.metric is not None and request.precision is not None
     steps = steps_of(request, task)
-    return fit(
+    return open_run(
         out,
         task.model,
         task.examples,
@@ -121,12 +129,17 @@ def fit_task(
         mask_items=task.mask_items,
         config={"run": identity_of(request), "split": task.data.split},
         data_digest=task.data.digest,
-        assets=task.assets,
-        until=until,
-        should_stop=should_stop,
+        assets=partial(task.assets, request),
         popularity=task.data.popularity,
         show=show,
     )
+
+
+def set_steps(run: OpenRun, request: TrainRequest, steps: int) -> None:
+    """Let a paused run of ``request`` end after ``steps``."""
+    assert request.eval_every is not None
+    scale = rate_schedule(request.warmup or 0, request.decay or 0.0, steps)
+    run.set_horizon(steps, request.eval_every, scale, run=identity_of(replace(request, steps=steps)))
 
 
 def steps_of(request: TrainRequest, task: Task) -> int:
@@ -189,62 +202,3 @@ def _as_begun(request: TrainRequest, folder: Path) -> TrainRequest:
         left = [name for name in left if name not in ("steps", "epochs")]
     settings = {**began.settings, **request.settings} if request.recipe == began.recipe else request.settings
     return replace(request, settings=settings, **{name: getattr(began, name) for name in left})
-
-
-@dataclass(frozen=True, eq=False)
-class Trained:
-    """A data set and the model that was trained on it, in evaluation mode."""
-
-    data: TaskData
-    model: Any
-
-    def __repr__(self) -> str:
-        return f"Trained({type(self.model).__name__}, {self.data.name}, {self.data.n_items} items)"
-
-    def score(self, queries: Sequence[int], candidates: Sequence[int], split: str = "test") -> Tensor:
-        """Scores (Q, N) of queries of a split, by number, and candidates, by id."""
-        if split not in ("train", "val", "test"):
-            raise InputError(f"split={split!r}, expected 'train', 'val' or 'test'.")
-        examples = getattr(self.data, split)
-        query = examples.batch(_numbers("queries", queries, len(examples))).query
-        with torch.no_grad():
-
-            def item_vectors(ids: Tensor) -> Tensor:
-                return self.model.encode_candidates(ids.flatten()).view(*ids.shape, -1)
-
-            wanted = torch.from_numpy(_numbers("candidates", candidates, self.data.n_items))
-            return self.model.encode_queries(query, item_vectors) @ self.model.encode_candidates(wanted).T
-
-
-def _numbers(name: str, given: Sequence[int], total: int) -> NDArray[np.int64]:
-    """Whole numbers (n,) from 0 to ``total`` - 1."""
-    found = np.asarray(given)
-    if found.ndim != 1 or (found.size and not np.issubdtype(found.dtype, np.integer)):
-        raise InputError(f"{name}: got {found.dtype} of shape {found.shape}, expected a list of whole numbers.")
-    if found.size and not 0 <= found.min() <= found.max() < total:
-        raise InputError(f"{name}: got {found.min()} to {found.max()}, expected numbers from 0 to {total - 1}.")
-    return found.astype(np.int64)
-
-
-def load(out: str | Path, *, data: str | Path | None = None) -> Trained:
-    """The model of a run with its best weights so far, and its data; ``data`` is where that is now, if it moved."""
-    folder = Path(out)
-    if not (folder / CONFIG).exists():
-        raise InputError(f"{folder}: no {CONFIG} there, expected the folder of a run. Pass what --out was.")
-    config = read_record(RunConfig, folder / CONFIG)
-    request = decode(TrainRequest, config.run, str(folder / CONFIG))
-    if data is not None:
-        request = replace(request, data=str(data))
-    elif request.data not in EMBEDDED and not Path(request.data).exists():
-        raise InputError(
-            f"{folder}: its data, {request.data}, is not there, seen from {Path.cwd()}. Pass where it is: "
-            "load(out, data=...)."
-        )
-    found = load_data(request)
-    if found.digest != config.data_digest:
-        raise InputError(
-            f"{folder}: the data changed since this run, so its numbers mean other items. Restore {config.run['data']}."
-        )
-    model = make_model(request, found)
-    load_weights(model, folder)
-    return Trained(found, model.eval())

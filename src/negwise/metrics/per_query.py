@@ -79,6 +79,16 @@ def hit_rate(ranks: Ranks, n: int) -> Floats:
     return _fill_queries_without_positives(ranks, 1 - missed)
 
 
+def query_values(ranks: Ranks, metric: str) -> Floats:
+    """The metric of each query by its name, as "ndcg@10"; every kind of AUC is that of the query."""
+    name, _, n = metric.partition("@")
+    if name.startswith("auc"):
+        return auc_per_query(ranks)
+    if n:
+        return {"ndcg": ndcg, "hit": hit_rate}[name](ranks, int(n))
+    return {"mrr": mrr, "rr": reciprocal_rank}[name](ranks)
+
+
 def reliability_of_ranks(ranks: Ranks, ks: Sequence[float]) -> Floats:
     """P(K) of a model at each of ``ks`` (n,): the mean chance that a positive beats K random candidates of its query.
 

@@ -88,7 +88,7 @@ class BERT4Rec(nn.Module):
             )
         items, mask, masked_positions = query.items, query.mask, query.positions
         if masked_positions is None:
-            rows = torch.arange(len(items), device=items.device)
+            rows = torch.arange(items.shape[0], device=items.device)
             masked_positions = torch.stack([rows, torch.full_like(rows, items.shape[1])], 1)
             items, mask = F.pad(items, (0, 1)), F.pad(mask, (0, 1), value=True)
         # Mask these positions in any case: a query must never see its target.

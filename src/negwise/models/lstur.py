@@ -99,18 +99,26 @@ class LSTUR(nn.Module):
 
     def encode_candidates(self, ids: Tensor) -> Tensor:
         """News ids (N,) -> (N, D)."""
-        title = encode_by_length(self.title[ids], self.words, self.title_view)
-        category = self.category_view(self.category[ids])
-        subcategory = self.subcategory_view(self.subcategory[ids])
-        return torch.cat([title, category.to(title.dtype), subcategory.to(title.dtype)], 1)
+        return self.encode_news(self.title[ids], self.category[ids], self.subcategory[ids])
+
+    def encode_news(self, title: Tensor, category: Tensor, subcategory: Tensor) -> Tensor:
+        """Token ids (N, L) and category ids (N,) of any news -> (N, D)."""
+        view = encode_by_length(title, self.words, self.title_view)
+        first, second = self.category_view(category), self.subcategory_view(subcategory)
+        return torch.cat([view, first.to(view.dtype), second.to(view.dtype)], 1)
 
     def encode_queries(self, query: Query, item_vectors: Callable[[Tensor], Tensor]) -> Tensor:
-        """Clicked news of B users -> (B, D). Without clicks only the long-term vector remains."""
+        """Clicked news of B users -> (B, D). Without clicks only the long-term vector remains.
+
+        Outside training, user -1 is a person whom training did not see: the long-term vector is 0.
+        """
         # Padding may be anywhere. Move ids to the left in their order, not vectors, which are hundreds of times wider.
         order = torch.argsort(query.mask.logical_not().byte(), dim=1, stable=True)
         news, length = item_vectors(query.items.gather(1, order)), query.mask.sum(1)
-        long_term = self.users(query.users)
-        if self.training:
+        if not self.training:
+            long_term = self.users(query.users.clamp(min=0)) * (query.users >= 0)[:, None]
+        else:
+            long_term = self.users(query.users)
             kept = torch.rand(len(long_term), 1, device=long_term.device) >= self.user_mask_rate
             long_term = long_term * kept
         if self.variant == "ini":

@@ -86,8 +86,10 @@ class NAML(nn.Module):
 
     def encode_candidates(self, ids: Tensor) -> Tensor:
         """News ids (N,) -> (N, D)."""
-        title, abstract = self.title[ids], self.abstract[ids]
-        category, subcategory = self.category[ids], self.subcategory[ids]
+        return self.encode_news(self.title[ids], self.abstract[ids], self.category[ids], self.subcategory[ids])
+
+    def encode_news(self, title: Tensor, abstract: Tensor, category: Tensor, subcategory: Tensor) -> Tensor:
+        """Token ids (N, L) and category ids (N,) of any news -> (N, D)."""
         views = [
             encode_by_length(title, self.words, self.title_view),
             encode_by_length(abstract, self.words, self.abstract_view),

@@ -47,7 +47,11 @@ class NRMS(nn.Module):
 
     def encode_candidates(self, ids: Tensor) -> Tensor:
         """News ids (N,) -> (N, D)."""
-        return encode_by_length(self.title[ids], self.words, self.news)
+        return self.encode_news(self.title[ids])
+
+    def encode_news(self, title: Tensor) -> Tensor:
+        """Token ids (N, L) of any titles -> (N, D)."""
+        return encode_by_length(title, self.words, self.news)
 
     def encode_queries(self, query: Query, item_vectors: Callable[[Tensor], Tensor]) -> Tensor:
         """Clicked news of B users -> (B, D). A user without clicks is the zero vector."""

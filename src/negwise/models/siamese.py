@@ -63,7 +63,7 @@ class Siamese(nn.Module):
 
     def encode_candidates(self, ids: Tensor) -> Tensor:
         """Ids of right sides (N,) -> (N, D)."""
-        return self._encode(self.right[ids])
+        return self.encode_texts(self.right[ids], "right")
 
     def encode_queries(self, query: Query, item_vectors: Callable[[Tensor], Tensor]) -> Tensor:  # noqa: ARG002
         """Left sides of (B, 1) items -> (B, D)."""
@@ -71,15 +71,16 @@ class Siamese(nn.Module):
             raise InputError(
                 f"a query has {query.items.shape[1]} positions, expected 1: the item whose left side is the query"
             )
-        vectors = self._encode(self.left[query.items[:, 0]] * query.mask)
-        return vectors if self.temperature is None else vectors / self.temperature
+        return self.encode_texts(self.left[query.items[:, 0]] * query.mask, "left")
 
-    def _encode(self, tokens: Tensor) -> Tensor:
+    def encode_texts(self, tokens: Tensor, side: str) -> Tensor:
+        """Token ids (N, L) of any texts -> (N, D), as "left" sides, which ask, or as "right" ones."""
         vectors = encode_by_length(tokens, self.words, self.encoder)
         if self.temperature is None:
             return vectors
         # In bfloat16 the norm would be off by up to 0.4%.
-        return F.normalize(vectors.to(torch.promote_types(vectors.dtype, torch.float32)), dim=-1)
+        vectors = F.normalize(vectors.to(torch.promote_types(vectors.dtype, torch.float32)), dim=-1)
+        return vectors / self.temperature if side == "left" else vectors
 
 
 def siamese_transformer(

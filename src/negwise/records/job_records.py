@@ -31,6 +31,14 @@ class StepTimes:
 
 
 @dataclass(frozen=True)
+class StepCost:
+    """Seconds of a step with ``k`` negatives."""
+
+    k: float
+    seconds: float
+
+
+@dataclass(frozen=True)
 class RunLengths:
     """Steps of the pilot at most and between its evaluations, steps of every other run, seconds for all of it, and
     the number of runs at a time that this counts on."""
@@ -43,18 +51,11 @@ class RunLengths:
 
 
 @dataclass(frozen=True)
-class StepCost:
-    """Measured seconds of a training step with K = ``k`` on this machine."""
-
-    k: float
-    seconds: float
-
-
-@dataclass(frozen=True)
 class Plan:
     """What a job will do: how long each run is, how fast this machine is, and what every run shares.
 
-    ``costs`` are the measured seconds of a step at several K.
+    ``costs``: a step at several K. ``val_queries`` and ``test_queries``: how many are evaluated where all would take
+    more than their share of the time.
     """
 
     lengths: RunLengths
@@ -64,6 +65,8 @@ class Plan:
     training: dict[str, Any]
     notes: tuple[str, ...] = ()
     costs: tuple[StepCost, ...] = ()
+    val_queries: int | None = None
+    test_queries: int | None = None
 
 
 @dataclass(frozen=True)

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 
-from negwise.records import Difference
+from negwise.records import Difference, lines_of_use
 from negwise.report.comparison import DIFFERENT_DATA
 from negwise.report.formatting import format_count, format_seconds, format_signed, metric_name
 from negwise.report.model_answer import model_answer
@@ -225,5 +224,5 @@ def _request_text(report: ReportData) -> str:
 
 def _load_lines(report: ReportData) -> str:
     """A job is loaded from its folder, whichever of its runs is kept; else the model's own folder."""
-    folder = report.path if report.kind == "run" else report.model
-    return f"import negwise as nw\nmodel = nw.load({json.dumps(str(folder), ensure_ascii=False)})"
+    assert report.model is not None
+    return lines_of_use(report.model, str(report.path if report.kind == "run" else report.model))

@@ -114,7 +114,7 @@ def _cost(report: ReportData, run: SeedRun) -> Stat | None:
         return Stat("time of training", format_seconds(trained))
     rest = report.seconds - trained - report.spent
     if rest >= 1:
-        parts.append(f"{format_seconds(rest)} for all else")
+        parts.append(f"{format_seconds(rest)} for {'the race and ' if report.decisions else ''}all else")
     return Stat("cost, all of it", format_seconds(report.seconds), note=", ".join(parts))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from negwise.requests.model_requests import EncodeRequest, ExportRequest, RecommendRequest
 from negwise.requests.option_fields import Option, identity_of, options_of
 from negwise.requests.page_requests import (
     DataRequest,
@@ -25,9 +26,12 @@ __all__ = [
     "PRECISIONS",
     "TASK_OF",
     "DataRequest",
+    "EncodeRequest",
     "EstimateRequest",
     "ExploreRequest",
+    "ExportRequest",
     "Option",
+    "RecommendRequest",
     "ReportRequest",
     "ReproduceRequest",
     "RunRequest",

@@ -63,6 +63,7 @@ class DataRequest:
         default_factory=dict, flag="--column", parse=parse_columns, repeatable=True,
         help="Which column plays a role, as user=customer; repeatable.",
     )  # fmt: skip
+    positive: str | None = option(None, help="Which rows are positives, as rating>=4.", show_default="all, or by label")
     skip_bad: int = option(0, help="Skip up to this many bad rows of the data, and report each.")
 
 

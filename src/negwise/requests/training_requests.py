@@ -67,6 +67,7 @@ METHODS = ("paper",)
 SCHEDULES = ("fixed", "warm", "ans")
 _DATA = "A file, a folder, or an embedded default: docs, clicks."
 _COLUMN = "Which column plays a role, as user=customer; repeatable."
+_POSITIVE = "Which rows are positives, as rating>=4."
 _SKIP_BAD = "Skip up to this many bad rows of the data, and report each."
 _SPLIT = "How to hold out data: time, last, user, random or folders."
 _QUERIES = "Evaluate on at most this many queries."
@@ -143,6 +144,7 @@ class TrainRequest:
     columns: dict[str, str] = option(
         default_factory=dict, flag="--column", parse=parse_columns, repeatable=True, help=_COLUMN
     )
+    positive: str | None = option(None, help=_POSITIVE, show_default="all, or by label")
     skip_bad: int = option(0, help=_SKIP_BAD)
     precision: str | None = option(None, help=_PRECISION, show_default=_BY_RECIPE)
     device: str = option("auto", help="auto, cpu or cuda.", identity=False)
@@ -195,6 +197,8 @@ class RunRequest:
     seed: int = option(0, help=_SEED)
     seeds: int = option(1, help="Runs, each with the next seed and the whole budget; 5 give error bars worth the name.")
     jobs: int | None = option(None, help="Runs side by side.", show_default="cores, or 1 on a GPU", identity=False)
+    race: bool = option(True, help="Try other learning rates for a sixth of the steps; the best goes on.")
+    plan: bool = option(False, flag="--plan", help="Print the plan, and stop there.", identity=False)
     method: str | None = option(
         None, help="paper: a pilot with K = 1, K* from its curves, training with K*.", show_default="one run"
     )
@@ -217,6 +221,7 @@ class RunRequest:
     columns: dict[str, str] = option(
         default_factory=dict, flag="--column", parse=parse_columns, repeatable=True, help=_COLUMN
     )
+    positive: str | None = option(None, help=_POSITIVE, show_default="all, or by label")
     skip_bad: int = option(0, help=_SKIP_BAD)
     precision: str | None = option(None, help=_PRECISION, show_default=_BY_RECIPE)
     device: str = option("auto", help="auto, cpu or cuda.")
@@ -225,6 +230,8 @@ class RunRequest:
         _check_job(self)
         check_choice("method", self.method, METHODS)
         check_count("seed", self.seed, 0)
+        if self.method == "paper" and self.plan:
+            raise InputError("plan: got --plan with --method paper, whose plan follows from its pilot. Leave one out.")
         if self.metric is not None:
             check_metric(self.metric)
         if self.method is None and self.schedule is not None:
@@ -262,6 +269,7 @@ class SweepRequest:
     columns: dict[str, str] = option(
         default_factory=dict, flag="--column", parse=parse_columns, repeatable=True, help=_COLUMN
     )
+    positive: str | None = option(None, help=_POSITIVE, show_default="all, or by label")
     skip_bad: int = option(0, help=_SKIP_BAD)
     precision: str | None = option(None, help=_PRECISION, show_default=_BY_RECIPE)
     device: str = option("auto", help="auto, cpu or cuda.")

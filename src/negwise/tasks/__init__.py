@@ -11,6 +11,7 @@ from negwise.tasks.sampler_choice import make_sampler, max_negatives
 from negwise.tasks.task import (
     Task,
     TokenizedTexts,
+    copy_task,
     evaluate_model,
     evaluation_splits,
     load_data,
@@ -25,6 +26,7 @@ from negwise.tasks.task import (
 __all__ = [
     "Task",
     "TokenizedTexts",
+    "copy_task",
     "evaluate_model",
     "evaluation_splits",
     "load_data",

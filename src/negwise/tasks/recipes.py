@@ -140,7 +140,8 @@ def kind_of_data(report: DataReport) -> str:
 
 
 def _look(request: TrainRequest) -> str:
-    return kind_of_data(inspect(request.data, columns=request.columns, skip_bad=request.skip_bad))
+    report = inspect(request.data, columns=request.columns, positive=request.positive, skip_bad=request.skip_bad)
+    return kind_of_data(report)
 
 
 def resolve_device(requested: str) -> str:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from copy import deepcopy
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -24,6 +25,7 @@ from negwise.protocols import Draw, Loss, Query, Sampler
 from negwise.requests import TASK_OF, TrainRequest
 from negwise.requests.training_requests import parse_loss
 from negwise.samplers import Given, GivenFirst, Hardest
+from negwise.tasks.model_files import model_files
 from negwise.tasks.recipes import with_recipe
 from negwise.tasks.sampler_choice import make_sampler
 
@@ -38,11 +40,16 @@ TAU_PLUS = 0.1
 ALL = 2**62
 
 
+def no_assets(request: TrainRequest) -> dict[str, bytes]:  # noqa: ARG001
+    """For runs whose model nobody will use."""
+    return {}
+
+
 @dataclass(frozen=True, eq=False)
 class Task:
     """What a run is made of, beside its rule and its settings.
 
-    ``examples`` is what the loop trains on; ``assets`` are files that make the model usable without its data.
+    ``examples`` is what the loop trains on; ``assets(request)`` are files that make the model usable without its data.
     """
 
     data: TaskData
@@ -52,12 +59,13 @@ class Task:
     examples: Any
     splits: Mapping[str, EvaluationSplit]
     mask_items: Callable[..., tuple[Query, Tensor]] | None = None
-    assets: Mapping[str, bytes] = field(default_factory=dict)
+    assets: Callable[[TrainRequest], Mapping[str, bytes]] = no_assets
 
 
 def make_task(request: TrainRequest, source: Source | None = None) -> Task:
     """The task of a request, whose data is read unless ``source`` has it; weights are drawn from the request's seed."""
     request = with_recipe(request)
+    source = source or _source(request)
     data = load_data(request, source)
     texts = _tokenized(request, data)
     model = make_model(request, data, texts)
@@ -67,11 +75,20 @@ def make_task(request: TrainRequest, source: Source | None = None) -> Task:
     sampler = make_sampler(data, model, request.negatives, request.pool)
     _check_correction(request, sampler)
     loss = make_loss(request.loss, data.n_items, model)
-    assets = _assets(request, texts)
+    assets = partial(model_files, data=data, texts=texts, model=model, source=source)
     if data.windows is None:
         return Task(data, model, sampler, loss, data.train, splits, assets=assets)
     examples = _MaskedSequences(data.windows)
     return Task(data, model, sampler, loss, examples, splits, model.mask_items, assets)
+
+
+def copy_task(task: Task, request: TrainRequest) -> Task:
+    """The same task with weights of its own, which are those of now; what does not learn is shared."""
+    model = deepcopy(task.model)
+    sampler = make_sampler(task.data, model, request.negatives, request.pool)
+    loss = make_loss(request.loss, task.data.n_items, model)
+    mask_items = None if task.mask_items is None else model.mask_items
+    return replace(task, model=model, sampler=sampler, loss=loss, mask_items=mask_items)
 
 
 def load_data(request: TrainRequest, source: Source | None = None) -> TaskData:
@@ -91,9 +108,16 @@ def load_data(request: TrainRequest, source: Source | None = None) -> TaskData:
         return world.task(split=request.split or "user", shares=sizes, history=request.history)
     if request.world:
         raise InputError(f"world: got {request.world}, but {request.data} is no simulated world. Leave it out.")
-    if source is None:
-        source = datasets.read(request.data, columns=request.columns, skip_bad=request.skip_bad)
+    source = source or _source(request)
+    assert source is not None
     return datasets.prepare(source, task=name, split=request.split, shares=sizes, history=request.history)
+
+
+def _source(request: TrainRequest) -> Source | None:
+    """The tables of the data; None for simulated clicks, which have none."""
+    if request.data == "clicks":
+        return None
+    return datasets.read(request.data, columns=request.columns, positive=request.positive, skip_bad=request.skip_bad)
 
 
 @dataclass(frozen=True, eq=False)
@@ -231,15 +255,6 @@ def _whole(data: TaskData, examples: Examples) -> EvaluationSplit:
         return FullRanking(examples, np.arange(len(examples)), *examples.candidates, data.eval_exclusions)
     groups, chosen = np.unique(examples.groups, return_index=True)
     return ImpressionRanking(examples, chosen, groups, data.impressions, data.labels)
-
-
-def _assets(request: TrainRequest, texts: TokenizedTexts | None) -> dict[str, bytes]:
-    """What it takes to make the model again: its name and settings, and its tokenizer."""
-    model = {"model": request.model, "settings": request.settings, "history": request.history}
-    found = {"model.json": json.dumps(model, indent=1).encode()}
-    if texts is not None:
-        found["tokenizer.json"] = texts.tokenizer.to_json(title=request.title_words, body=request.body_words)
-    return found
 
 
 def _check_correction(request: TrainRequest, sampler: Sampler) -> None:

@@ -24,12 +24,13 @@ from negwise.training.launch import Stopped
 from negwise.training.loop import ShouldStop
 from negwise.training.run_folder import config_changes, read_ranks
 from negwise.training.settings import Settings
-from negwise.training.trainer import fit
+from negwise.training.trainer import OpenRun, fit, open_run
 
 __all__ = [
     "CheckpointError",
     "Display",
     "EpochOrder",
+    "OpenRun",
     "Settings",
     "ShouldStop",
     "Stopped",
@@ -37,5 +38,6 @@ __all__ = [
     "config_changes",
     "fit",
     "load_weights",
+    "open_run",
     "read_ranks",
 ]

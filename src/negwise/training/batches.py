@@ -11,8 +11,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from types import TracebackType
-from typing import Any, Generic, Protocol, Self, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 import numpy as np
 import torch
@@ -210,12 +209,7 @@ class Prefetcher(Generic[T]):
         self._requested: tuple[int, float] | None = None
         self._next: Future[T] | None = None
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def close(self) -> None:
         self._thread.shutdown(wait=True, cancel_futures=True)
 
     def get(self, step: int, k: float, next_k: float | None) -> T:

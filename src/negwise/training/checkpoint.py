@@ -6,12 +6,10 @@ absent. Nothing is pickled. The state has the digests of the other files and of 
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import shutil
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -19,30 +17,38 @@ import torch
 from safetensors.torch import load, save
 from torch import Tensor, nn
 
-from negwise.errors import NegwiseError
+from negwise.records.checkpoint_records import (
+    FOLDER,
+    OPTIMIZER,
+    SAMPLERS,
+    STATE,
+    WEIGHTS,
+    Checkpoint,
+    CheckpointError,
+    best_step,
+    checked,
+    digest_of,
+    latest,
+    own_digest,
+    read_checkpoint,
+    read_state,
+    steps,
+)
 
-FOLDER = "checkpoints"
-WEIGHTS, OPTIMIZER, SAMPLERS, STATE = (
-    "weights.safetensors", "optimizer.safetensors", "samplers.safetensors", "state.json",
-)  # fmt: skip
+__all__ = [
+    "FOLDER",
+    "Checkpoint",
+    "CheckpointError",
+    "clean",
+    "latest",
+    "load_weights",
+    "read_checkpoint",
+    "restore",
+    "steps",
+    "write",
+]
 WRITING = ".writing-"
 KEEP = 2
-
-
-class CheckpointError(NegwiseError):
-    """A checkpoint could not be written or cannot be used. The message says what is left and what to do."""
-
-
-@dataclass(frozen=True)
-class Checkpoint:
-    """A checkpoint on disk: its folder and what its state.json says."""
-
-    folder: Path
-    state: Mapping[str, Any]
-
-    @property
-    def step(self) -> int:
-        return int(self.folder.name)
 
 
 def write(
@@ -65,15 +71,15 @@ def write(
     if samplers:
         own, body["samplers"] = _split_tensors(samplers)
         files[SAMPLERS] = save(_unshared(own))
-    digests = {name: _digest(content) for name, content in files.items()}
+    digests = {name: digest_of(content) for name, content in files.items()}
     body["files"] = digests
-    files[STATE] = json.dumps({**body, "digest": _own_digest(body)}, indent=1).encode()
+    files[STATE] = json.dumps({**body, "digest": own_digest(body)}, indent=1).encode()
     try:
         clean(out)
         temporary.mkdir(parents=True)
         for name, content in files.items():
             write_file(temporary / name, content)
-        if target.exists() and _state(target)["files"] == digests:
+        if target.exists() and read_state(target)["files"] == digests:
             # After a stop in the middle of an evaluation, which left these weights here: only the state is new.
             (temporary / STATE).replace(target / STATE)
         else:
@@ -100,17 +106,6 @@ def write_file(path: Path, content: bytes) -> None:
         os.fsync(file.fileno())
 
 
-def latest(out: Path) -> Checkpoint | None:
-    """The last checkpoint of the run folder ``out``, checked; None where there is none."""
-    found = steps(out)
-    return read_checkpoint(out, found[-1]) if found else None
-
-
-def read_checkpoint(out: Path, step: int) -> Checkpoint:
-    """The checkpoint of ``step``: each of its files is there and is what was written."""
-    return _checked(out / FOLDER / str(step))
-
-
 def restore(
     found: Checkpoint,
     config: str,
@@ -121,7 +116,7 @@ def restore(
     """Restore weights, optimizer and ``samplers``, in a run whose config has the fingerprint ``config``."""
     if found.state["config"] != config:
         raise CheckpointError(f"{found.folder} belongs to another run: its config is not the one of this run")
-    _checked(found.folder.parent / str(_best(found.state, found.step)))  # the end of the run will want it
+    checked(found.folder.parent / str(best_step(found.state, found.step)))  # the end of the run will want it
     load_weights(model, found.folder)
     tensors = load((found.folder / OPTIMIZER).read_bytes())
     optimizer.load_state_dict(_nested(tensors, found.state["optimizer"]))
@@ -135,24 +130,18 @@ def load_weights(model: nn.Module, path: str | os.PathLike[str]) -> nn.Module:
     """``model`` with the weights of a checkpoint folder, or of the best (else last) checkpoint of a run folder."""
     folder = Path(path)
     if (folder / STATE).exists():
-        _checked(folder)
+        checked(folder)
     else:
         found = latest(folder)
         if found is None:
             raise CheckpointError(f"{folder}: no checkpoint here. Pass the folder of a run or one of its checkpoints")
-        folder = read_checkpoint(folder, _best(found.state, found.step)).folder
+        folder = read_checkpoint(folder, best_step(found.state, found.step)).folder
     weights = load((folder / WEIGHTS).read_bytes())
     try:
         model.load_state_dict(weights)
     except RuntimeError as error:
         raise CheckpointError(f"{folder}: these weights are of another model. {error}") from error
     return model
-
-
-def steps(out: Path) -> list[int]:
-    """The steps that have a checkpoint, in order."""
-    home = out / FOLDER
-    return sorted(int(entry.name) for entry in home.iterdir() if entry.name.isdigit()) if home.is_dir() else []
 
 
 def clean(out: Path) -> None:
@@ -164,60 +153,11 @@ def clean(out: Path) -> None:
 def _prune(out: Path) -> None:
     """Keep the last two and the best: the best as each of the two knows it, so that either can be gone on from."""
     last = steps(out)[-KEEP:]
-    kept = {*last, *(_best(_state(out / FOLDER / str(step)), step) for step in last)}
+    kept = {*last, *(best_step(read_state(out / FOLDER / str(step)), step) for step in last)}
     for step in set(steps(out)) - kept:
         # Renamed first: a folder that is half removed must not look like a checkpoint.
         (out / FOLDER / str(step)).replace(out / FOLDER / f"{WRITING}gone-{step}")
     clean(out)
-
-
-def _best(state: Mapping[str, Any], otherwise: int) -> int:
-    return int((state.get("best") or {"step": otherwise})["step"])
-
-
-def _checked(folder: Path) -> Checkpoint:
-    state = _state(folder)
-    for name, digest in state["files"].items():
-        try:
-            content = (folder / name).read_bytes()
-        except OSError as error:
-            raise _damaged(folder, f"{name} cannot be read ({error.strerror})") from error
-        if _digest(content) != digest:
-            raise _damaged(folder, f"{name} ({len(content):,} bytes) is cut off or changed")
-    return Checkpoint(folder, state)
-
-
-def _state(folder: Path) -> dict[str, Any]:
-    try:
-        state: dict[str, Any] = json.loads((folder / STATE).read_bytes())
-        digest = state.pop("digest")
-    except (OSError, ValueError, KeyError, AttributeError) as error:
-        raise _damaged(folder, f"{STATE} cannot be read ({error})") from error
-    if digest != _own_digest(state):
-        raise _damaged(folder, f"{STATE} was changed")
-    return state
-
-
-def _digest(content: bytes) -> str:
-    return hashlib.blake2b(content, digest_size=16).hexdigest()
-
-
-def _own_digest(state: Mapping[str, Any]) -> str:
-    return _digest(json.dumps(state, sort_keys=True).encode())
-
-
-def _damaged(folder: Path, what: str) -> CheckpointError:
-    folder = folder.absolute()
-    home = folder.parent
-    if home.name != FOLDER or not folder.name.isdigit():
-        return CheckpointError(f"{folder}: {what}. Restore it")
-    step, there = int(folder.name), steps(home.parent)
-    # A later checkpoint may hold this one to be the best.
-    after = ", ".join(str(other) for other in there if other > step)
-    remove = f"remove the folder and those after it ({after})" if after else "remove the folder"
-    before = [other for other in there if other < step]
-    rest = f"the run then resumes from step {before[-1]}" if before else "the run then starts over"
-    return CheckpointError(f"{folder}: {what}. Restore it, or {remove}: {rest}")
 
 
 def _sync_folder(folder: Path) -> None:

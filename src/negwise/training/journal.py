@@ -101,7 +101,7 @@ class Display(Protocol):
     def say(self, line: str) -> None: ...
 
 
-def display(total: int, start: int, stream: TextIO | None = None, metric: str = "auc") -> Display:
+def display(total: int, start: int, stream: TextIO | None = None, metric: str = "auc") -> Lines | Bar:
     """A bar where ``stream`` (standard error) is a terminal, else lines; ``metric`` is the one that counts."""
     stream = stream or sys.stderr
     return (Bar if stream.isatty() else Lines)(total, start, stream, metric)
@@ -135,6 +135,10 @@ class Lines:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None: ...
+
+    def expect(self, total: int) -> None:
+        """Count on so many steps."""
+        self.total = total
 
     def step(self, record: StepRecord) -> None:
         now = time.monotonic()
@@ -177,6 +181,10 @@ class Bar:
     ) -> None:
         self.bar.stop()
 
+    def expect(self, total: int) -> None:
+        """Count on so many steps."""
+        self.bar.update(self.task, total=total)
+
     def step(self, record: StepRecord) -> None:
         rate = (record.step - self.start) / max(time.monotonic() - self.began, 1e-9)
         self.figures = f"{_figures(record)}  {rate:.3g} steps/s"
@@ -207,6 +215,12 @@ def scores_in_words(scores: Scores, metric: str) -> str:
     first = "" if metric == "auc" else f"{metric} {'-' if value is None else f'{value:.4f}'}  "
     error = "" if scores.auc_se is None else f"±{scores.auc_se:.4f}"
     return f"{first}AUC {'-' if scores.auc is None else f'{scores.auc:.4f}{error}'}"
+
+
+def result_in_words(scores: Scores, metric: str) -> str:
+    """The same with the top-n metrics, for the end of a run."""
+    more = [name for name in ("ndcg@10", "hit@10") if name != metric and scores.value(name) is not None]
+    return "  ".join([scores_in_words(scores, metric), *(f"{name} {scores.value(name):.4f}" for name in more)])
 
 
 def _clock(seconds: float) -> str:

@@ -85,12 +85,12 @@ class Run:
     header: Mapping[str, Any]
     state: RunState
     graphs: bool = False
-    should_stop: ShouldStop | None = None
-    until: int | None = None
     run_step: Callable[[StepInputs], Tensor] = field(init=False)  # `update_weights`, eagerly or as a CUDA graph
+    should_stop: ShouldStop | None = field(default=None, init=False)
+    until: int | None = field(default=None, init=False)
 
     def __post_init__(self) -> None:
-        self.began = time.monotonic()
+        self.began: float | None = None
         # Since the last record: sums of this rank's rows, and K of each step.
         self.sums = torch.zeros(len(COUNTS), dtype=torch.float64, device=self.fabric.device)
         self.ks: list[float] = []
@@ -108,20 +108,28 @@ class Run:
             and draws_ahead(self.batches.sampler)
             and (self.controller.open_loop or self.settings.lag >= 2)
         )
+        self.prefetcher = Prefetcher(self.batches.prepare)
 
     @property
     def end(self) -> int:
         """The step at which this call ends."""
         return self.settings.steps if self.until is None else min(self.until, self.settings.steps)
 
-    def go(self) -> RunResult:
-        """Train until the end, or until the pause; returns the result so far."""
+    def go(self, until: int | None, should_stop: ShouldStop | None) -> RunResult:
+        """Train until the end, or until the pause; returns the result so far. May be called again after a pause."""
+        self.until, self.should_stop = until, should_stop
         self.model.train()
+        self.began = time.monotonic()
         try:
-            with Prefetcher(self.batches.prepare) as self.prefetcher:
-                return self.loop()
-        finally:  # graphs and their memory go now, and not when garbage is next collected
-            del self.run_step, self.prefetcher
+            return self.loop()
+        finally:
+            self.state = replace(self.state, seconds=self.seconds())
+            self.began = None
+
+    def close(self) -> None:
+        """Let go of graphs and their memory now, and not when garbage is next collected."""
+        self.prefetcher.close()
+        del self.run_step, self.prefetcher
 
     def loop(self) -> RunResult:
         while True:
@@ -341,8 +349,8 @@ class Run:
         )
 
     def seconds(self) -> float:
-        """Time spent on the run, by this process and those before it."""
-        return self.state.seconds + time.monotonic() - self.began
+        """Time spent on the run, by this process and those before it; pauses do not count."""
+        return self.state.seconds + (0.0 if self.began is None else time.monotonic() - self.began)
 
 
 def _share(part: float, whole: float) -> float | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import fields
 from pathlib import Path
@@ -17,18 +17,26 @@ from safetensors.numpy import load, save
 from negwise.errors import InputError, NegwiseError
 from negwise.files import read_json, write_atomically, write_json
 from negwise.metrics import Ranks
-from negwise.records import CONFIG, RunResult, write_record
+from negwise.records import ASSETS, CONFIG, MODEL, RunResult, write_record
 
 RANKS = "test_ranks.safetensors"
-ASSETS = "model"
-"""The folder of what makes the model usable without its data."""
 
 
-def check_config(out: Path, config: Mapping[str, Any]) -> None:
-    """A folder that has a run in it has this one: else say what differs, and touch nothing."""
+HORIZON = ("steps", "epochs", "eval_every")
+"""How long a run is, and where it is evaluated: what a paused run may change."""
+
+
+def check_config(out: Path, config: Mapping[str, Any], *, paused: Callable[[], bool] = lambda: False) -> None:
+    """A folder that has a run in it has this one: else say what differs, and touch nothing.
+
+    Where the run is ``paused`` its horizon may differ.
+    """
     if not (out / CONFIG).exists():
         return
-    changed = config_changes(read_json(out / CONFIG), config)
+    before = read_json(out / CONFIG)
+    changed = config_changes(before, config)
+    if changed and not config_changes(_but_horizon(before), _but_horizon(config)) and paused():
+        return
     if changed:
         what = "the data" if any(line.startswith("data_digest ") for line in changed) else "the config"
         raise InputError(
@@ -49,19 +57,20 @@ def config_changes(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[st
 
 
 def write_config(out: Path, config: Mapping[str, Any]) -> None:
-    """Write the config of a new run; one that is there is this one (`check_config`)."""
-    if not (out / CONFIG).exists():
+    """Write the config of a run; one that is there is this one but for its horizon (`check_config`)."""
+    if not (out / CONFIG).exists() or config_changes(read_json(out / CONFIG), config):
         with resumable(out / CONFIG):
             write_json(out / CONFIG, config)
 
 
-def write_assets(out: Path, assets: Mapping[str, bytes]) -> None:
-    """Write the files that the model needs beside its weights, once."""
-    for name, content in assets.items():
+def write_assets(out: Path, assets: Callable[[], Mapping[str, bytes]]) -> None:
+    """Write the files that the model needs beside its weights, once; ``model.json``, which names them, comes last."""
+    if (out / ASSETS / MODEL).exists():
+        return
+    for name, content in assets().items():
         path = out / ASSETS / name
-        if not path.exists():
-            with resumable(path):
-                write_atomically(path, content)
+        with resumable(path):
+            write_atomically(path, content)
 
 
 def write_result(path: Path, result: RunResult) -> None:
@@ -87,7 +96,14 @@ def read_ranks(out: Path) -> Ranks:
 
 def fingerprint(config: Mapping[str, Any]) -> str:
     """A hash of ``config`` that a checkpoint carries, so that it is never put into another run."""
-    return hashlib.blake2b(canonical(config).encode(), digest_size=16).hexdigest()
+    return hashlib.blake2b(canonical(_but_horizon(config)).encode(), digest_size=16).hexdigest()
+
+
+def _but_horizon(config: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        name: {key: value for key, value in part.items() if key not in HORIZON} if isinstance(part, dict) else part
+        for name, part in config.items()
+    }
 
 
 def canonical(config: Mapping[str, Any]) -> str:

@@ -1,9 +1,10 @@
-"""The entry: `fit` opens a run folder, resumes what is there, and trains."""
+"""The entry: `open_run` opens a run folder and resumes what is there; `fit` also trains to the end."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from contextlib import nullcontext
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from torch import nn
 from negwise.errors import InputError, require
 from negwise.files import lock_folder
 from negwise.losses import info_nce
+from negwise.metrics import Ranks
 from negwise.metrics.model_ranking import EvaluationSplit
 from negwise.protocols import Loss, OpenLoopRule, Rule, Sampler
 from negwise.records import RunResult, read_result
@@ -42,6 +44,30 @@ def fit(
     model: nn.Module,
     examples: TrainingExamples,
     *,
+    until: int | None = None,
+    should_stop: ShouldStop | None = None,
+    **parts: Any,
+) -> RunResult:
+    """Train ``model`` on ``examples`` in the run folder ``out``; the same call again resumes, or returns the result.
+
+    ``parts`` are those of `open_run`. ``until`` pauses the run after that many steps; ``settings.steps`` stays the
+    horizon of every schedule, so that the same call with another ``until`` continues to the same bits.
+    ``should_stop(log)`` looks at the log after each evaluation and may end the run there; it must follow from the log
+    alone, so that a resumed run ends at the same step. Returns the result, in which ``finished`` is false after a
+    pause; ``model`` ends with the weights of the last step, on the device of the run.
+
+    Ctrl-C ends with `Stopped` once the step is saved.
+    """
+    with open_run(out, model, examples, **parts) as run:
+        return run.advance(until, should_stop)
+
+
+@contextmanager
+def open_run(
+    out: str | Path,
+    model: nn.Module,
+    examples: TrainingExamples,
+    *,
     n_items: int,
     sampler: Sampler,
     rule: Rule,
@@ -54,33 +80,22 @@ def fit(
     mask_items: MaskItems | None = None,
     config: Mapping[str, Any] | None = None,
     data_digest: str = "",
-    assets: Mapping[str, bytes] | None = None,
-    until: int | None = None,
-    should_stop: ShouldStop | None = None,
+    assets: Callable[[], Mapping[str, bytes]] = dict,
     popularity: Ints | None = None,
     show: bool | Display = True,
-) -> RunResult:
-    """Train ``model`` on ``examples`` in the run folder ``out``; the same call again resumes, or returns the result.
+) -> Iterator[OpenRun]:
+    """The run of ``model`` in the folder ``out``, to be advanced in parts; it resumes what is there.
 
     ``loss`` is called as `negwise.losses.info_nce` is, with ``reduction="none"``. ``splits``: how to evaluate "train",
     "val" and "test"; the first two at each evaluation, test once, with the weights of the step whose validation value
     of ``metric`` was best. ``lr_scale(fraction)`` scales the learning rates, fraction = step / (steps - 1).
     ``mask_items`` masks items of sequences. A run refuses to resume if ``config`` (plain JSON) or ``data_digest``
-    has changed. ``assets``, files by name, make the model usable without its data.
-
-    ``until`` pauses the run after that many steps; ``settings.steps`` stays the horizon of every schedule, so that the
-    same call with another ``until`` continues to the same bits. ``should_stop(log)`` looks at the log after each
-    evaluation and may end the run there; it must follow from the log alone, so that a resumed run ends at the same
-    step. ``popularity`` (n_items,), counts in training, adds to the result what the model recommends. ``show`` may be
-    a display of one's own. Returns the result, in which ``finished`` is false after a pause; ``model`` ends with the
-    weights of the last step, on the device of the run.
-
-    Ctrl-C ends with `Stopped` once the step is saved.
+    has changed; a paused one may get another horizon. ``assets()``, files by name, make the model usable without its
+    data; called where they are missing. ``popularity`` (n_items,), counts in training, adds to the result what the
+    model recommends. ``show`` may be a display of one's own.
     """
     if settings.tensorboard:
         require("tensorboard", extra="tensorboard")
-    if until is not None and until < 0:
-        raise InputError(f"until={until}, expected a step from 0 to {settings.steps}")
     folder = Path(out)
     torch_optimizer = optimizer(model.parameters())
     whole = {
@@ -93,22 +108,22 @@ def fit(
         "optimizer": {"name": type(torch_optimizer).__name__, **_optimizer_settings(torch_optimizer)},
         "data_digest": data_digest,
     }
-    check_config(folder, whole)
+    check_config(folder, whole, paused=lambda: _state_of(checkpoint.latest(folder)).paused)
     result = read_result(folder)
     if result is not None:
         checkpoint.load_weights(model, checkpoint.read_checkpoint(folder, result.steps).folder)
-        return result
+        yield OpenRun(None, model, result)
+        return
     fabric = make_fabric(settings.device, settings.precision)
     first = fabric.global_rank == 0
     with lock_folder(folder, "run") if first else nullcontext():
         found = checkpoint.latest(folder)
-        state = RunState()
+        state = _state_of(found)
         header: dict[str, Any] = {"config": fingerprint(whole)}
         step_module, optimizer_of_fabric = fabric.setup(TrainingStep(model, loss), torch_optimizer)
         rates = [group["lr"] for group in torch_optimizer.param_groups]
         if found is not None:
             checkpoint.restore(found, header["config"], model, torch_optimizer, stateful_samplers(sampler))
-            state = RunState(**found.state["state"])
         threads_before = None if found is None else int(found.state["threads"])
         header["threads"] = resolve_threads(settings.threads, threads_before, may_change=state.paused)
         had = None if found is None else bool(found.state.get("graphs", settings.graphs))
@@ -120,7 +135,7 @@ def fit(
         if first:
             checkpoint.clean(folder)
             write_config(folder, whole)
-            write_assets(folder, assets or {})
+            write_assets(folder, assets)
         shown = _display(show, settings.steps, state.step, metric) if first else Silent()
         if had and not graphs:
             shown.say("This run began with CUDA graphs, which are not available here. It continues without them.")
@@ -136,12 +151,7 @@ def fit(
             plans=graphs,
             pad=pad_sizes if graphs else None,
         )
-        with (
-            fixed_threads(header["threads"]),
-            own_generators(fabric.device),
-            SignalGuard() as signals,
-            Journal(folder, state.step, shown, settings.tensorboard, keep=first) as journal,
-        ):
+        with Journal(folder, state.step, shown, settings.tensorboard, keep=first) as journal:
             if threads_before is not None and threads_before != header["threads"]:
                 journal.event("threads", state.step, f"{threads_before} before, {header['threads']} from here on")
             run = Run(
@@ -155,14 +165,75 @@ def fit(
                 Evaluation(splits or {}, metric, popularity, fabric.autocast),
                 settings,
                 journal,
-                signals,
+                SignalGuard(),
                 header,
                 state,
                 graphs,
-                should_stop,
-                until,
             )
-            return run.go()
+            try:
+                yield OpenRun(run, model, whole=whole)
+            finally:
+                run.close()
+
+
+@dataclass(eq=False)
+class OpenRun:
+    """A run between its parts: weights, optimizer and graphs stay in memory. ``run`` is None where it has ended."""
+
+    run: Run | None
+    model: nn.Module
+    result: RunResult | None = None
+    whole: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def step(self) -> int:
+        """Updates so far."""
+        if self.run is None:
+            assert self.result is not None
+            return self.result.steps
+        return self.run.state.step
+
+    def advance(self, until: int | None = None, should_stop: ShouldStop | None = None) -> RunResult:
+        """Train until the end, or until so many steps; see `fit`."""
+        if self.run is None or (self.result is not None and self.result.finished):
+            assert self.result is not None
+            return self.result
+        run = self.run
+        if until is not None and until < 0:
+            raise InputError(f"until={until}, expected a step from 0 to {run.settings.steps}")
+        with fixed_threads(run.header["threads"]), own_generators(run.fabric.device), run.signals:
+            self.result = run.go(until, should_stop)
+        return self.result
+
+    def ranks(self, split: str = "val") -> Ranks:
+        """The rank of every positive of a split, with the weights of now."""
+        assert self.run is not None
+        run = self.run
+        with fixed_threads(run.header["threads"]), own_generators(run.fabric.device), run.signals:
+            return run.evaluation.ranks(split, run.model, run.between_chunks(run.leave_if_asked))
+
+    def set_horizon(
+        self, steps: int, eval_every: int, lr_scale: Callable[[float], float] | None, **config: Any
+    ) -> None:
+        """Let a paused run end after ``steps``. What came before must be as with the horizon that it had.
+
+        ``config`` are the entries of `open_run`'s that change with it.
+        """
+        run = self.run
+        if run is None or not run.state.paused or steps < run.state.step:
+            raise InputError(f"steps={steps}: only a paused run can get another horizon, and none in its past.")
+        run.settings = replace(run.settings, steps=steps, eval_every=eval_every)
+        run.controller.total_steps = steps
+        run.optimization.scale = lr_scale
+        training = {**self.whole["training"], "steps": steps, "eval_every": eval_every}
+        self.whole = {**self.whole, **config, "training": training}
+        check_config(run.out, self.whole, paused=lambda: True)
+        if run.fabric.global_rank == 0:
+            write_config(run.out, self.whole)
+
+
+def _state_of(found: checkpoint.Checkpoint | None) -> RunState:
+    return RunState() if found is None else RunState(**found.state["state"])
 
 
 def _choices(loss: Loss, metric: str) -> dict[str, Any]:

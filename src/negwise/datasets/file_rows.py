@@ -1,0 +1,84 @@
+"""From the files of a data set to columns by role, block after block: one way for every form."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+
+from negwise.datasets.arrow_files import table_rows
+from negwise.datasets.column_roles import choose_columns, matching_names
+from negwise.datasets.delimited import Cut, csv_rows, cut_lines
+from negwise.datasets.formats import DetectedFormat
+from negwise.datasets.json_lines import json_rows
+from negwise.datasets.positives import Condition
+from negwise.datasets.row_blocks import RowBlock
+from negwise.errors import InputError
+
+Progress = Callable[[float], None]
+"""Called with the share of the data that is read, now and then."""
+
+DAT = Cut("::", 4, "expected user::item::rating::time with whole numbers", whole_numbers=True)
+SPACES = Cut(None, 2, "expected user item with whole numbers", whole_numbers=True)
+VALUE = "value"
+"""The role of the column that decides which rows are positives."""
+
+
+def choose_roles(
+    detected: DetectedFormat, columns: Mapping[str, str], positive: Condition | None = None
+) -> dict[str, str]:
+    """Role -> column of what is read of a table."""
+    file, names = detected.files[0], detected.names
+    if detected.form in ("dat", "spaces"):
+        if columns:
+            raise InputError(f"{file}: has no header, so columns={dict(columns)!r} names nothing. Leave it out.")
+        chosen = {name: name for name in names if name != "rating"}
+    elif detected.kind == "movielens":
+        chosen = choose_columns(file, "interactions", names, {"time": names[3]} | dict(columns))
+    else:
+        chosen = choose_columns(file, detected.kind, names, columns)
+    if positive is not None:
+        if detected.kind == "pairs":
+            raise InputError(f"{file}: positive={positive}, but text pairs have no ratings. Leave it out.")
+        chosen.pop("label", None)
+        chosen[VALUE] = _column_of(positive, file, names)
+    if "impression" in chosen and "label" not in chosen and positive is None:
+        raise InputError(f"{file}: impressions need a label column (1 clicked, 0 shown and not clicked). Add one.")
+    return chosen
+
+
+def read_blocks(
+    detected: DetectedFormat, chosen: Mapping[str, str], progress: Progress | None = None
+) -> Iterator[RowBlock]:
+    """The rows of all files; ``chosen`` says which column has which role."""
+    sizes = [file.stat().st_size for file in detected.files]
+    for at, file in enumerate(detected.files):
+        for block in _rows_of_file(detected, file, detected.headers[at], chosen):
+            done = (sum(sizes[:at]) + block.share * sizes[at]) / max(sum(sizes), 1)
+            if progress is not None:
+                progress(done)
+            yield replace(block, share=done)
+
+
+def _rows_of_file(
+    detected: DetectedFormat, file: Path, names: tuple[str, ...], chosen: Mapping[str, str]
+) -> Iterator[RowBlock]:
+    if detected.form == "jsonl":
+        return json_rows(file, detected.kind, chosen)
+    if detected.form not in ("csv", "dat", "spaces"):
+        return table_rows(file, detected.form, chosen)
+    places = {role: names.index(name) for role, name in chosen.items()}
+    if detected.form != "csv":
+        return cut_lines(file, DAT if detected.form == "dat" else SPACES, places)
+    named = "expected userId, movieId, rating, timestamp"
+    expected = named if detected.kind == "movielens" else f"but the header names {len(names)}"
+    return csv_rows(file, Cut(detected.delimiter, len(names), expected, quotes=True), places)
+
+
+def _column_of(positive: Condition, file: Path, names: tuple[str, ...]) -> str:
+    wanted = "".join(letter for letter in positive.column.lower() if letter.isalnum())
+    found = [positive.column] if positive.column in names else matching_names(names, {wanted})
+    if len(found) != 1:
+        raise InputError(f"{file}: positive={positive}, but there is no column {positive.column!r}. "
+                         f"Columns: {', '.join(names)}.")  # fmt: skip
+    return found[0]

@@ -1,0 +1,32 @@
+"""Says how far reading is and how long it will take, for data that takes a while."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+from negwise.datasets.file_rows import Progress
+
+EVERY = 2.0
+"""Seconds until the first word, and between two."""
+
+
+def told(say: Callable[[str], None], name: str, clock: Callable[[], float] = time.monotonic) -> Progress:
+    """A `Progress` that calls ``say`` with a line such as ``reading log.csv: 40%, 12 s left``, every two seconds."""
+    began = last = clock()
+
+    def progress(share: float) -> None:
+        nonlocal last
+        now = clock()
+        if now - last < EVERY or not 0 < share < 1:
+            return
+        last = now
+        left = (now - began) * (1 - share) / share
+        say(f"reading {name}: {share:.0%}, {_seconds(left)} left")
+
+    return progress
+
+
+def _seconds(seconds: float) -> str:
+    minutes, rest = divmod(round(seconds), 60)
+    return f"{minutes} min {rest} s" if minutes else f"{rest} s"

@@ -1,0 +1,65 @@
+"""News articles that no data set had, as what a news model reads: token ids and category numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from negwise.errors import InputError, quote
+from negwise.inference.encoding import tokens_of
+from negwise.models import WordTokenizer
+from negwise.records import ModelRecord
+
+FIELDS = {"title": "title", "abstract": "body"}
+"""The texts of an article, and whose number of words each is cut to."""
+CATEGORIES = ("category", "subcategory")
+
+
+@dataclass(frozen=True, eq=False)
+class ArticleReader:
+    """Reads articles for the model of ``record``; ``wanted`` are the arguments of its ``encode_news``."""
+
+    tokenizer: WordTokenizer
+    record: ModelRecord
+    wanted: tuple[str, ...]
+
+    def read(self, articles: Sequence[Any], first: int = 0) -> dict[str, Tensor]:
+        """Arguments of ``encode_news`` for articles: a text is a title; a mapping has ``title`` and, where there are
+        some, ``abstract``, ``category`` and ``subcategory``. ``first`` is the number of the first one."""
+        rows = [_as_mapping(one, first + place) for place, one in enumerate(articles)]
+        found: dict[str, Tensor] = {}
+        for name in self.wanted:
+            if name in FIELDS:
+                texts = [row.get(name) or "" for row in rows]
+                found[name] = tokens_of(self.tokenizer, texts, self.record.lengths[FIELDS[name]], first)
+            else:
+                numbers = {one: number for number, one in enumerate(self.record.categories.get(name, ("",)))}
+                found[name] = torch.from_numpy(
+                    np.array([_category(name, row.get(name) or "", numbers) for row in rows], np.int64)
+                )
+        return found
+
+
+def _as_mapping(article: Any, place: int) -> Mapping[str, Any]:
+    row = {"title": article} if isinstance(article, str) else article
+    if not isinstance(row, Mapping) or not isinstance(row.get("title"), str):
+        raise InputError(
+            f"articles: number {place} is {quote(article)}, expected a title, or an object with one and, where there "
+            "are some, abstract, category and subcategory."
+        )
+    return row
+
+
+def _category(name: str, value: Any, numbers: Mapping[str, int]) -> int:
+    if value not in numbers:
+        known = ", ".join(quote(one) for one in list(numbers)[1:6])
+        raise InputError(
+            f"{name}: got {quote(value)}, which training did not see; expected one of {known}, ... Leave it out, which "
+            "means none."
+        )
+    return numbers[value]

@@ -1,0 +1,200 @@
+"""The plan of the main job: what a step costs here, who races, and how long the one that goes on may train."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from negwise.datasets import DataReport, Source, open_source
+from negwise.jobs.arms import Arm
+from negwise.jobs.plan import (
+    EVALUATION_SHARE,
+    FEWEST_EVALUATIONS,
+    LAST,
+    evaluations_of,
+    fair_queries,
+    parallelism,
+    plan_one_run,
+    time_one_run,
+)
+from negwise.jobs.preparation import Log, format_duration, look_at_data, metrics_of, training_of, write_job
+from negwise.jobs.race import FEWEST_STEPS, RATES, RUNG, rung_step, share_of_survivor
+from negwise.metrics.model_ranking import subset
+from negwise.records import Candidate, Horizon, Plan, RaceStart, StepTimes, read_run
+from negwise.requests import RunRequest, TrainRequest, identity_of, parse_duration
+from negwise.tasks import Task, make_task
+from negwise.tasks.recipes import resolve_device
+
+DEAR = 1.5
+"""Negatives are dear where the largest K makes a step so many times as long as a moderate K does."""
+UNLIMITED = 10**9
+
+
+@dataclass(frozen=True, eq=False)
+class PreparedRace:
+    """What all candidates share: ``request`` but for K, steps and learning rate; ``most`` steps by the recipe.
+
+    ``task`` has the weights that all of them start from.
+    """
+
+    request: TrainRequest
+    rate: float
+    metrics: tuple[str, ...]
+    plan: Plan
+    most: int
+    task: Task
+    source: Source | None
+
+
+def prepare_race(folder: Path, request: RunRequest, arm: Arm, log: Log) -> PreparedRace:
+    """Look at the data, time steps and plan; or resume the plan that ``folder`` has."""
+    began = time.monotonic()
+    report, found = look_at_data(folder, request, "run", (arm,), log)
+    device = resolve_device(request.device) if found is None else str(found.machine["device"])
+    _, threads = parallelism(1, device, 1)
+    training, rate, epochs = training_of(request, report, device, threads if found is None else found.plan.threads)
+    training = replace(training, seed=request.seed, evaluate_training=False)
+    source = None if report.key is None else open_source(report.key)
+    task = make_task(replace(training, k=arm.rule, learning_rate=rate), source)
+    plan = (
+        _new_plan(folder, request, arm, training, rate, epochs, task, report, began, log)
+        if found is None
+        else found.plan
+    )
+    costs = ", ".join(f"{_milliseconds(cost.seconds)} with {cost.k:.4g}" for cost in plan.costs)
+    memory = "; more negatives do not fit into memory" if plan.times.max_k is not None else ""
+    log(f"A step of {training.model} on {device} takes {costs} negatives{memory}.")
+    training = replace(training, max_k=plan.times.max_k)
+    return PreparedRace(
+        training,
+        rate,
+        metrics_of(training),
+        plan,
+        epochs * plan.times.epoch,
+        with_queries(task, plan),
+        source,
+    )
+
+
+def _new_plan(
+    folder: Path,
+    request: RunRequest,
+    arm: Arm,
+    training: TrainRequest,
+    rate: float,
+    epochs: int,
+    task: Task,
+    report: DataReport,
+    began: float,
+    log: Log,
+) -> Plan:
+    log(f"Timing a few steps of {training.model} ...")
+    times, costs = time_one_run(replace(training, k=arm.rule, learning_rate=rate), task)
+    spent = time.monotonic() - began
+    left = None if request.budget is None else parse_duration(request.budget) - spent
+    room = None if left is None else EVALUATION_SHARE * left
+    sizes = {name: len(task.splits[name].query_examples) for name in ("val", "test")}
+    val = fair_queries(sizes["val"], times.evaluation, FEWEST_EVALUATIONS + 1, room)
+    test = fair_queries(sizes["test"], times.evaluation * sizes["test"] / sizes["val"], 1, room)
+    times = replace(times, evaluation=times.evaluation * (val or sizes["val"]) / sizes["val"])
+    most = epochs * times.epoch
+    lengths = plan_one_run(times, runs=1, jobs=1, steps=request.steps, budget=left, most=most)
+    plan = Plan(lengths, times, round(spent, 3), training.threads or 1, identity_of(training), (), costs, val, test)
+    write_job(folder, "run", request, report, training.device, plan)
+    return plan
+
+
+def with_queries(task: Task, plan: Plan) -> Task:
+    """``task`` evaluated on as many queries as the plan says."""
+    wanted = {"val": plan.val_queries, "test": plan.test_queries}
+    splits = {
+        name: split if (most := wanted.get(name)) is None else subset(split, most)
+        for name, split in task.splits.items()
+    }
+    return replace(task, splits=splits)
+
+
+def plan_candidates(prepared: PreparedRace, request: RunRequest, arm: Arm) -> RaceStart:
+    """Who takes part: the rule at three learning rates and, where negatives are dear, a smaller K."""
+    plan, times = prepared.plan, prepared.plan.times
+    pairs: list[tuple[float, int | None, StepTimes]] = [(prepared.rate, None, times)]
+    reasons = []
+    if request.race and request.learning_rate is None:
+        pairs += [(float(f"{scale * prepared.rate:.3g}"), None, times) for scale in RATES[1:]]
+        reasons.append("A third and three times the recipe's learning rate are tried too.")
+    moderate = _moderate_k(plan) if request.race and request.k is None else None
+    if moderate is not None:
+        k, seconds = moderate
+        pairs.append((prepared.rate, int(k), replace(times, step=seconds, k=k)))
+        reasons.append(f"K of at most {k:g} is tried too: more make a step {times.step / seconds:.1f} x as long.")
+    reason = " ".join(reasons) or "There is nothing to race."
+    while len(pairs) > 1:
+        made = [_candidate(prepared, request, arm, *pair, share_of_survivor(len(pairs))) for pair in pairs]
+        if min(rung_step(one, RUNG) for one in made) >= FEWEST_STEPS:
+            return RaceStart(tuple(made), reason)
+        pairs, reason = pairs[:1], f"There are too few steps for a race, which needs {FEWEST_STEPS} of each candidate."
+    return RaceStart((_candidate(prepared, request, arm, *pairs[0], 1.0),), reason)
+
+
+def _candidate(
+    prepared: PreparedRace,
+    request: RunRequest,
+    arm: Arm,
+    rate: float,
+    max_k: int | None,
+    times: StepTimes,
+    share: float,
+) -> Candidate:
+    """A candidate with the steps that it has if it goes on: ``share`` of those of a plain run in the same time."""
+    steps = request.steps or prepared.most
+    if request.steps is None and request.budget is not None:
+        left = parse_duration(request.budget) - prepared.plan.spent
+        plain = plan_one_run(times, runs=1, jobs=1, steps=None, budget=left, most=UNLIMITED).steps
+        steps = min(int(share * plain), prepared.most)
+    return Candidate(arm.rule, rate, steps, -(-steps // evaluations_of(times, steps)), max_k)
+
+
+def _moderate_k(plan: Plan) -> tuple[float, float] | None:
+    """The largest K that was timed whose step is much shorter than that of the largest of all, and its seconds."""
+    *others, largest = plan.costs
+    cheap = [(cost.k, cost.seconds) for cost in others if cost.k > 1 and DEAR * cost.seconds <= largest.seconds]
+    return max(cheap) if cheap else None
+
+
+def plan_horizon(
+    prepared: PreparedRace, request: RunRequest, candidate: Candidate, folder: Path, seconds_so_far: float, rising: bool
+) -> Horizon:
+    """Steps of the candidate that goes on, from the time that is left and from its own pace.
+
+    ``rising``: K may not have reached its largest value yet, so that steps may become as long as the plan has them.
+    """
+    assert request.budget is not None
+    plan = prepared.plan
+    left = parse_duration(request.budget) - plan.spent - seconds_so_far - LAST - plan.times.evaluation
+    clock = [(record.step, record.time or 0.0) for record in read_run(folder).steps]
+    half = [entry for entry in clock if entry[0] >= clock[-1][0] / 2]
+    (first, begin), (last, end) = half[0], half[-1]
+    measured = (end - begin) / (last - first) if last > first else 0.0
+    cost = next((cost.seconds for cost in plan.costs if cost.k == candidate.max_k), plan.times.step)
+    pace = max(measured, cost) if rising or not measured else measured
+    steps = max(min(last + int(max(left, 0.0) / pace), prepared.most), last + 1)
+    reason = "the recipe's epochs" if steps == prepared.most else "what the time has room for"
+    return Horizon(candidate.name, steps, round(left, 3), pace, reason)
+
+
+def explain(start: RaceStart, prepared: PreparedRace, request: RunRequest) -> str:
+    """The plan in a sentence or two."""
+    first = start.candidates[0]
+    budget = f"about {format_duration(prepared.plan.lengths.seconds)}" if request.budget is None else request.budget
+    if len(start.candidates) == 1:
+        return f"Plan: {first.steps} steps, {budget} in all. {start.reason}"
+    raced = "; ".join(one.name for one in start.candidates)
+    return (
+        f"Plan: a race of {len(start.candidates)} candidates for {rung_step(first, RUNG)} steps ({raced}). "
+        f"The best goes on to about {first.steps} steps; {budget} in all. {start.reason}"
+    )
+
+
+def _milliseconds(seconds: float) -> str:
+    return f"{1e3 * seconds:.3g} ms" if seconds < 1 else f"{seconds:.3g} s"

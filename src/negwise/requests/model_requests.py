@@ -1,0 +1,80 @@
+"""What can be asked of a trained model: vectors of texts, recommendations, a folder to take elsewhere."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from negwise.errors import InputError
+from negwise.requests.option_fields import check_choice, check_count, option, split_commas
+from negwise.requests.training_requests import DEVICES
+
+SIDES = ("left", "right")
+UNKNOWN = ("error", "skip")
+_MODEL = "The folder of a job, of a run, or one that export made."
+_DEVICE = "auto, cpu or cuda."
+_BATCH_SIZE = "Rows at a time."
+
+
+@dataclass(frozen=True, kw_only=True)
+class EncodeRequest:
+    """Vectors of the texts of a file."""
+
+    model: str = option(help=_MODEL, argument=True)
+    texts: str = option(help="Texts: .txt (one a line), .csv, .tsv, .jsonl or .parquet.", argument=True)
+    out: str = option(help="Where the vectors go: .npy, .parquet, .jsonl, .csv or .tsv.")
+    column: str | None = option(None, help="The column of the texts.", show_default="text, or the only one")
+    side: str = option("right", help="right: texts that are found; left: texts that ask.")
+    batch_size: int = option(1024, help=_BATCH_SIZE)
+    device: str = option("auto", help=_DEVICE)
+
+    def __post_init__(self) -> None:
+        check_choice("side", self.side, SIDES)
+        check_count("batch_size", self.batch_size)
+        check_choice("device", self.device, DEVICES)
+
+
+@dataclass(frozen=True, kw_only=True)
+class RecommendRequest:
+    """Items for users, by all that the data had of them, or for histories."""
+
+    model: str = option(help=_MODEL, argument=True)
+    users: tuple[str, ...] = option(
+        default_factory=tuple, flag="--user", parse=tuple, repeatable=True, help="The id of a user; repeatable."
+    )
+    history: tuple[str, ...] | None = option(
+        None, parse=split_commas, help="Item ids with commas, the oldest first, of a person who was not there."
+    )
+    input: str | None = option(
+        None, help="A file with a column user, a column history (a list, or ids with spaces), or both."
+    )
+    out: str | None = option(None, help="Where rows go: .csv, .tsv, .jsonl or .parquet.", show_default="the terminal")
+    n: int = option(10, flag="--n", help="Items for each.")
+    exclude_seen: bool = option(True, flag="--exclude-seen/--include-seen", help="Leave out items of the history.")
+    candidates: str | None = option(None, help="A file with a column item: choose among these.", show_default="all")
+    unknown: str = option("error", help="Unknown ids and empty histories: error, or skip.")
+    batch_size: int = option(1024, help=_BATCH_SIZE)
+    device: str = option("auto", help=_DEVICE)
+
+    def __post_init__(self) -> None:
+        check_count("n", self.n)
+        check_choice("unknown", self.unknown, UNKNOWN)
+        check_count("batch_size", self.batch_size)
+        check_choice("device", self.device, DEVICES)
+        given = [bool(self.users), self.history is not None, self.input is not None]
+        if sum(given) != 1:
+            raise InputError(
+                f"got {sum(given)} of --user, --history and --input, expected one of them, as --user 42 --user 43."
+            )
+        if self.input is not None and self.out is None:
+            raise InputError("--out: got nothing, expected a file for the rows of --input, as --out found.csv.")
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExportRequest:
+    """A self-contained folder with weights, settings and a model card."""
+
+    model: str = option(help=_MODEL, argument=True)
+    out: str = option(help="A new folder.")
+    vectors: bool = option(False, flag="--vectors", help="Add vectors of all items, as .npy and .parquet.")
+    onnx: bool = option(False, flag="--onnx", help="Add the encoder as ONNX, checked against torch.")
+    histories: bool = option(False, flag="--histories", help="Add users and their histories.")

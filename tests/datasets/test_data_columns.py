@@ -1,0 +1,145 @@
+"""What was done with each column: roles, ratings, words and negatives, as `negwise data` says it."""
+
+import json
+
+import pytest
+from data_files import ratings
+
+from negwise.datasets import inspect, prepare, read
+from negwise.datasets.positives import Condition, parse_condition
+from negwise.datasets.reading_progress import told
+from negwise.errors import InputError
+
+
+def csv_of(path, names, rows):
+    path.write_text(",".join(names) + "\n" + "".join(",".join(map(str, row)) + "\n" for row in rows))
+    return path
+
+
+def test_roles_and_what_is_ignored(tmp_path):
+    path = csv_of(tmp_path / "log.csv", ["uid", "product", "bought_date", "rating", "colour"],
+                  [(n % 4, n % 9, f"2020-01-{n % 28 + 1:02d}", n % 10 + 1, "red") for n in range(50)])  # fmt: skip
+    report = inspect(path, cache=tmp_path / "cache")
+    assert report.columns == {"user": "uid", "item": "product"}
+    said = {remark.about: remark.what for remark in report.remarks}
+    assert set(said) == {"column bought_date", "column rating", "column colour"}
+    assert "--column time=bought_date" in said["column bought_date"]
+    assert "ratings from 1 to 10" in said["column rating"] and '--positive "rating>=6"' in said["column rating"]
+    assert said["column colour"].startswith("ignored")
+    text = report.explain()
+    assert "columns: user = uid, item = product" in text and "column colour: ignored" in text
+    assert json.loads(json.dumps(report.to_dict()))["remarks"][0]["about"] == "column rating"
+    timed = inspect(path, columns={"time": "bought_date"}, cache=tmp_path / "cache")
+    assert timed.columns["time"] == "bought_date" and "time" in timed.splits
+
+
+@pytest.mark.parametrize("form", ["dat", "csv", "own"])
+def test_positive_ratings_against_a_loop(form, tmp_path):
+    rows = ratings(n_users=12)
+    path = tmp_path / "data.txt"
+    if form == "dat":
+        path.write_text("".join("::".join(map(str, row)) + "\n" for row in rows))
+    else:
+        names = ["userId", "movieId", "rating", "timestamp"] if form == "csv" else ["user", "item", "stars", "time"]
+        csv_of(path, names, rows)
+    column = "stars" if form == "own" else "rating"
+    plain = read(path, cache=tmp_path / "cache")
+    source = read(path, positive=f"{column} >= 4", cache=tmp_path / "cache")
+    assert source.tables["interactions"]["label"].to_pylist() == [int(row[2] >= 4) for row in rows]
+    assert source.digest != plain.digest and plain.tables["interactions"]["label"].to_pylist() == [1] * len(rows)
+    task = prepare(source)
+    users, items = (source.tables[name]["id"].to_pylist() for name in ("users", "items"))
+    for number, user in enumerate(users):
+        low = {str(item) for who, item, rating, _ in rows if str(who) == user and rating < 4}
+        high = {str(item) for who, item, rating, _ in rows if str(who) == user and rating >= 4}
+        assert {items[at] for at in task.eval_exclusions[number]} == high
+        assert {items[at] for at in task.negatives[number]} == low
+    assert any(f"{column}>=4" in remark.what for remark in source.remarks)
+    low = sum(rating < 4 for _, _, rating, _ in rows)
+    report = inspect(path, positive=f"{column}>=4", cache=tmp_path / "cache")
+    assert f"{low} rows have the label 0: negatives that come with the data" in report.negatives.source
+    assert set(report.columns) == {"user", "item", "time"}
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("rating>=4", Condition("rating", ">=", 4.0)),
+        (" my rating < -1.5 ", Condition("my rating", "<", -1.5)),
+        ("event=buy", Condition("event", "=", "buy")),
+        ("event != view", Condition("event", "!=", "view")),
+        ("stars==5", Condition("stars", "==", 5.0)),
+    ],
+)
+def test_conditions(text, expected):
+    assert parse_condition(text) == expected
+
+
+@pytest.mark.parametrize("text", ["rating", ">=4", "rating>=", "rating>=many", "rating>=nan", ""])
+def test_what_is_no_condition(text):
+    with pytest.raises(InputError, match="positive: got"):
+        parse_condition(text)
+
+
+def test_conditions_that_do_not_fit_the_data(tmp_path):
+    path = csv_of(
+        tmp_path / "log.csv", ["user", "item", "rating", "event"], [("a", 1, 5, "buy"), ("b", 2, "x", "view")]
+    )
+    with pytest.raises(InputError, match=r"no column 'stars'. Columns: user, item, rating, event"):
+        read(path, positive="stars>3", cache=tmp_path / "cache")
+    with pytest.raises(InputError, match=r"line 3: rating 'x', expected a number for rating>3"):
+        read(path, positive="rating>3", cache=tmp_path / "cache")
+    source = read(path, positive="event=buy", cache=tmp_path / "cache")
+    assert source.tables["interactions"]["label"].to_pylist() == [1, 0]
+
+
+@pytest.mark.parametrize("names", [["session_id", "item"], ["user_id", "item", "session_id"], ["item", "SessionId"]])
+def test_a_session_is_a_user_where_there_is_none(names, tmp_path):
+    path = csv_of(tmp_path / "log.csv", names, [tuple(f"{name}{n}" for name in names) for n in range(5)])
+    expected = "user_id" if "user_id" in names else next(name for name in names if "ession" in name)
+    assert read(path, cache=tmp_path / "cache").columns["user"] == expected
+
+
+def test_a_text_without_word_breaks_is_cut_into_characters(tmp_path):
+    rows = [
+        {"left": f"第{n}个问题是什么", "right": "负样本的数量取决于标签的质量和模型。" + "很" * n} for n in range(1, 30)
+    ]
+    rows += [{"left": "an English title", "right": "with the one word 你好 in it"}]
+    path = tmp_path / "pairs.jsonl"
+    path.write_text("".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows))
+    report = inspect(path, cache=tmp_path / "cache")
+    source = read(path, cache=tmp_path / "cache")
+    words = source.tables["words"]["id"].to_pylist()
+    first = [words[at] for at in source.tables["pairs"]["left_words"][0].as_py()]
+    assert first == list("第1个问题是什么") and "你好" in words
+    lengths = [len(row["right"]) - 1 for row in rows[:-1]] + [7]  # a full stop is no word
+    assert report.counts["body_length"] == sum(lengths) / len(lengths)
+    characters = {letter for row in rows[:-1] for letter in row["left"] + row["right"] if letter.isalpha()}
+    assert any(f"cut into characters ({len(characters)} different ones)" in remark.what for remark in report.remarks)
+
+
+def test_given_negatives_are_told_of(tmp_path):
+    path = tmp_path / "pairs.csv"
+    path.write_text("query,answer,neg_1,neg_2,id\n" + "".join(f"q {n},a {n},x {n},y {n},{n}\n" for n in range(9)))
+    report = inspect(path, cache=tmp_path / "cache")
+    assert report.columns == {"left": "query", "right": "answer", "negative 1": "neg_1", "negative 2": "neg_2"}
+    assert report.counts["given_negatives"] == 18 and "bring negatives of their own" in report.negatives.source
+
+
+def test_progress_has_an_eta(tmp_path):
+    from negwise.datasets import line_blocks
+
+    now, said = [0.0], []
+    progress = told(said.append, "log.csv", clock=lambda: now[0])
+    for share in (0.1, 0.2, 0.5, 0.75, 1.0):
+        now[0] += 1.5
+        progress(share)
+    assert said == ["reading log.csv: 20%, 12 s left", "reading log.csv: 75%, 2 s left"]
+    path = csv_of(tmp_path / "log.csv", ["user", "item"], [(n, n) for n in range(2000)])
+    shares = []
+    line_blocks.BLOCK_BYTES, before = 1000, line_blocks.BLOCK_BYTES
+    try:
+        read(path, cache=tmp_path / "cache", progress=shares.append)
+    finally:
+        line_blocks.BLOCK_BYTES = before
+    assert len(shares) > 5 and shares == sorted(shares) and shares[-1] == 1.0

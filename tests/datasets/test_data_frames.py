@@ -1,0 +1,120 @@
+"""Data in memory: every kind of frame is read as the same file would be; no package is loaded that was not passed."""
+
+import json
+import subprocess
+import sys
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import negwise as nw
+from negwise.datasets import read
+from negwise.errors import InputError
+
+ROWS = [{"user": f"u{n % 5}", "item": n * 7 % 13, "time": f"2020-01-{n % 28 + 1:02d}"} for n in range(40)]
+
+
+class Capsule:
+    """Any object with Arrow's protocol and no other method, as a frame of a package that we have never heard of."""
+
+    def __init__(self, table):
+        self._table = table
+
+    def __arrow_c_stream__(self, requested_schema=None):
+        return self._table.__arrow_c_stream__(requested_schema)
+
+
+def pandas_frame():
+    frame = pytest.importorskip("pandas").DataFrame(ROWS)
+    return frame.set_index(np.arange(40) * 3)  # an index of its own, which is no column
+
+
+def polars_frame():
+    return pytest.importorskip("polars").DataFrame(ROWS)
+
+
+def package_datasets():
+    datasets = pytest.importorskip("datasets")
+    if not hasattr(datasets, "Dataset"):
+        pytest.skip("not installed; what was found is the folder of these tests")
+    return datasets
+
+
+def hugging_face():
+    doubled = package_datasets().Dataset.from_list([*ROWS, *ROWS])
+    return doubled.select(range(40))  # rows by an index, not those of the table behind it
+
+
+FRAMES = {
+    "list": lambda: ROWS,
+    "columns": lambda: {name: [row[name] for row in ROWS] for name in ROWS[0]},
+    "arrow": lambda: pa.Table.from_pylist(ROWS),
+    "batch": lambda: pa.RecordBatch.from_pylist(ROWS),
+    "capsule": lambda: Capsule(pa.Table.from_pylist(ROWS)),
+    "pandas": pandas_frame,
+    "polars": polars_frame,
+    "datasets": hugging_face,
+    "datasets of splits": lambda: package_datasets().DatasetDict({"train": hugging_face()}),
+}
+
+
+@pytest.mark.parametrize("name", FRAMES)
+def test_a_frame_is_read_as_its_file_is(name, tmp_path):
+    data = FRAMES[name]()
+    path = tmp_path / "rows.parquet"
+    pq.write_table(pa.Table.from_pylist(ROWS), path)
+    source, file = read(data, cache=tmp_path / "cache"), read(path, cache=tmp_path / "cache")
+    assert source.kind == "interactions" and set(source.tables) == set(file.tables)
+    for table in file.tables:
+        assert source.tables[table].equals(file.tables[table]), table
+    assert read(data, cache=tmp_path / "cache").digest == source.digest
+
+
+def test_verbs_take_frames(tmp_path, monkeypatch):
+    monkeypatch.setenv("NEGWISE_CACHE", str(tmp_path / "cache"))
+    rows = [{"query": f"what is number {n}", "positive": f"it is the answer {n * n}"} for n in range(300)]
+    report = nw.data(rows)
+    assert report.counts["pairs"] == 300 and report.columns == {"left": "query", "right": "positive"}
+    tiny = {"model": "siamese-cnn", "steps": 3, "batch_size": 16, "queries": 40, "k": 2}
+    first = nw.train(pa.Table.from_pylist(rows), out=tmp_path / "run", **tiny)
+    path = tmp_path / "rows.jsonl"
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    second = nw.train(path, out=tmp_path / "other", **tiny)
+    assert first.record.evaluations == second.record.evaluations
+    assert nw.train(rows, out=tmp_path / "run", **tiny).to_dict() == first.to_dict()  # the same content resumes
+
+
+def test_rows_may_lack_keys_that_others_have(tmp_path):
+    rows = [{"left": "a title", "right": "a body"}, {"left": "b title", "right": "b body", "negatives": ["no", "not"]}]
+    source = read(rows, cache=tmp_path / "cache")
+    texts = source.tables["texts"]["text"].to_pylist()
+    assert [[texts[at] for at in row] for row in source.tables["pairs"]["negatives"].to_pylist()] == [[], ["no", "not"]]
+
+
+@pytest.mark.parametrize(
+    ("data", "words"),
+    [
+        (3, "got 3 of type int, expected a path, a pandas"),
+        ([], "expected a path"),
+        ([1, 2], "expected a path"),
+        ([{"user": 1, "item": 2}, {"user": "a", "item": 2}], "no column of one type"),
+        ([{"user": "\ud800", "item": 2}], "no column of one type"),
+        ([{"colour": "red"}], "neither interactions"),
+        ([{"user": "a", "item": None}], "row 1: no item"),
+    ],
+)
+def test_what_is_no_data_is_said(data, words, tmp_path):
+    with pytest.raises(InputError, match=words):
+        read(data, cache=tmp_path / "cache")
+
+
+def test_no_package_is_loaded_but_the_one_that_was_passed(tmp_path):
+    code = (
+        "import sys; import negwise as nw; nw.data([{'user': 'a', 'item': 1}, {'user': 'b', 'item': 2}]); "
+        "print([name for name in ('polars', 'datasets', 'torch') if name in sys.modules])"
+    )  # pyarrow itself looks for pandas
+    environment = {"NEGWISE_CACHE": str(tmp_path), "PATH": "", "PYTHONPATH": ":".join(sys.path)}
+    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env=environment)
+    assert out.stdout.strip() == "[]"

@@ -1,0 +1,138 @@
+"""A model of texts: any iterable, any batch, both sides; search and mining against loops."""
+
+import itertools
+
+import numpy as np
+import pyarrow.parquet as parquet
+import pytest
+
+import negwise as nw
+from negwise.errors import InputError
+from negwise.inference.mining import known_answers
+from negwise.words import split_words
+
+
+@pytest.fixture(scope="module", params=["siamese-cnn", "siamese-lstm", "siamese-transformer"])
+def model(request, world):
+    return nw.load(world / "runs" / request.param)
+
+
+@pytest.fixture(scope="module")
+def cnn(world):
+    return nw.load(world / "runs" / "siamese-cnn")
+
+
+def some_texts(n, seed=0):
+    rng = np.random.default_rng(seed)
+    return [" ".join(f"t{rng.integers(8)}w{rng.integers(30)}" for _ in range(rng.integers(1, 25))) for _ in range(n)]
+
+
+def test_a_vector_depends_on_its_text_alone(model):
+    texts = some_texts(40)
+    whole = model.encode(texts)
+    assert whole.shape == (40, model.width) and whole.dtype == np.float32
+    alone = np.concatenate([model.encode([text]) for text in texts])
+    np.testing.assert_allclose(whole, alone, atol=1e-5)
+    np.testing.assert_allclose(model.encode(iter(texts), batch_size=7), whole, atol=1e-5)  # any iterable
+    np.testing.assert_allclose(np.linalg.norm(whole, axis=1), 1, atol=1e-5)
+
+
+def test_the_left_side_is_cut_to_titles_and_divided_by_the_temperature(model):
+    short = [text for text in some_texts(60) if len(split_words(text)) <= model.record.lengths["title"]]
+    assert len(short) > 5
+    left, right = model.encode(short, side="left"), model.encode(short)
+    np.testing.assert_allclose(left * model.network.temperature, right, atol=1e-5)
+    np.testing.assert_allclose(model.score(short, short), left @ right.T, rtol=1e-4, atol=1e-4)
+
+
+def test_texts_that_training_never_saw(cnn):
+    assert not np.isnan(cnn.encode(["никогда", "", "!?", "日本語", "t0w1 " * 500])).any()
+    assert (cnn.encode(["", "?!"]) == 0).all()  # no word, no direction
+    a, b = cnn.encode(["qqq1", "qqq2"])
+    np.testing.assert_array_equal(a, b)  # two unknown words are the same unknown word
+
+
+def test_encoding_is_lazy_and_says_how_far_it_is(cnn):
+    endless = (f"t1w{i % 30}" for i in itertools.count())
+    first = next(iter(cnn.encode_batches(endless, batch_size=5)))
+    assert first.shape == (5, cnn.width)
+    told = []
+    cnn.encode(some_texts(12), batch_size=5, progress=lambda done, total: told.append((done, total)))
+    assert told == [(5, 12), (10, 12), (12, 12)]
+    assert cnn.encode([]).shape == (0, cnn.width) == cnn.encode(iter([])).shape
+
+
+@pytest.mark.parametrize(
+    ("call", "said"),
+    [
+        (lambda m: m.encode("a text"), "texts: got one text, 'a text', expected several"),
+        (lambda m: m.encode(["a", None]), "texts: number 1 is None, expected a text"),
+        (lambda m: m.encode(["a"] * 8 + [3], batch_size=4), "texts: number 8 is 3"),
+        (lambda m: m.encode(["a"], side="middle"), "side: got 'middle', expected one of left, right"),
+        (lambda m: m.encode(["a"], batch_size=0), "batch_size: got 0"),
+        (lambda m: m.search(["a"], ["b"], 0), "n: got 0"),
+        (lambda m: m.search(["a"], np.zeros((3, 2), np.float32)), r"vectors: got float32 of shape \(3, 2\)"),
+        (lambda m: m.export("x", vectors=True), "vectors: a model of texts has no items"),
+        (lambda m: m.mine([("a", "b")], n=0), "n: got 0"),
+        (lambda m: m.mine([("a", "b")], margin=-1), "margin: got -1"),
+        (lambda m: m.mine([("a",)]), "pairs: number 0 is"),
+        (lambda m: m.mine([]), "pairs: got none"),
+    ],
+)
+def test_what_is_wrong_is_said(cnn, call, said):
+    with pytest.raises(InputError, match=said):
+        call(cnn)
+
+
+def test_search_is_exact_whatever_the_corpus_comes_as(cnn):
+    corpus, queries = some_texts(300, 1), some_texts(6, 2)
+    scores = cnn.encode(queries, side="left") @ cnn.encode(corpus).T
+    expected = [sorted(range(300), key=lambda i, row=row: (-row[i], i))[:5] for row in scores]
+    for given in (corpus, iter(corpus), cnn.encode(corpus)):
+        found = cnn.search(queries, given, n=5, batch_size=64)
+        for row, (want, got) in enumerate(zip(expected, found, strict=True)):
+            # Equal texts tie: compare what they score.
+            np.testing.assert_allclose([s for _, s in got], scores[row][want], rtol=1e-4)
+            np.testing.assert_allclose([scores[row][i] for i, _ in got], scores[row][want], rtol=1e-4)
+    assert found.queries == queries
+    vectors = cnn.search(cnn.encode(queries, side="left"), corpus, n=5)
+    np.testing.assert_array_equal(vectors.ids, cnn.search(queries, corpus, n=5).ids)
+    few = cnn.search(queries, corpus[:2], n=5)
+    assert [len(row) for row in few] == [2] * 6
+
+
+def mined_by_loops(model, pairs, n, margin):
+    """Every rule of `mine`, one pair and one text at a time."""
+    texts = list(dict.fromkeys(right for _, right in pairs))
+    for left, right in pairs:
+        answers = [tuple(split_words(r)) for asked, r in pairs if asked == left]
+        scores = dict(zip(texts, model.score([left], texts)[0].tolist(), strict=True))
+        limit = scores[right] - margin / model.network.temperature
+        allowed = [t for t in texts if tuple(split_words(t)) not in answers and scores[t] <= limit]
+        best = sorted(allowed, key=lambda text, scores=scores: -scores[text])[:n]
+        yield best + [None] * (n - len(best))
+
+
+def test_mined_negatives_are_hard_and_not_likely_to_be_right(cnn, tmp_path, monkeypatch):
+    monkeypatch.setenv("NEGWISE_CACHE", str(tmp_path / "cache"))
+    rights = some_texts(50, 5)
+    pairs = [(f"t{i % 8}w{i % 30} t{i % 5}w1", right) for i, right in enumerate(rights)]
+    pairs += [(pairs[0][0], rights[7]), ("t1w1", rights[3].upper() + "!"), ("t2w2", rights[4])]
+    table = cnn.mine(pairs, n=3, margin=0.02, out=tmp_path / "mined.jsonl")
+    assert table.column_names == ["query", "positive", "negative_1", "negative_2", "negative_3"]
+    found = list(zip(*(table[f"negative_{k}"].to_pylist() for k in (1, 2, 3)), strict=True))
+    expected = [tuple(row) for row in mined_by_loops(cnn, pairs, 3, 0.02)]
+    assert found == expected
+    assert any(None in row for row in cnn.mine(pairs, n=3, margin=1.9).to_pylist() for row in [row.values()])
+    report = nw.data(tmp_path / "mined.jsonl")  # ready for the next run
+    assert report.counts["pairs"] == len(pairs)
+    for ending in ("csv", "parquet"):
+        cnn.mine(tmp_path / "mined.jsonl", n=1, out=tmp_path / f"again.{ending}")
+    assert parquet.read_table(tmp_path / "again.parquet")["query"].to_pylist() == [left for left, _ in pairs]
+    assert nw.data(tmp_path / "again.csv").counts["pairs"] == len(pairs)
+
+
+def test_texts_of_the_same_words_are_the_same_answer():
+    texts = ["a b", "c", "A, b!", "b a"]
+    row, positive = np.array([0, 1, 0]), np.array([0, 1, 3])  # asking 0 has "a b" and "b a", asking 1 has "c"
+    assert [known_answers(row, positive, texts, 3)[asking].tolist() for asking in range(3)] == [[0, 2, 3], [1], []]

@@ -1,0 +1,231 @@
+"""The race: who goes on, what it costs, and that a job killed at any point ends with the same winner and weights."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import signal
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import load_file
+from scipy import stats
+
+import negwise as nw
+from negwise.errors import InputError
+from negwise.jobs import main_job, race, race_plan
+from negwise.jobs.race import Rung, decide, rung_step, rungs_of, share_of_survivor
+from negwise.metrics import Ranks
+from negwise.records import Candidate, Decision, Horizon, RaceStart, append_race, read_race
+from negwise.training import checkpoint
+
+EARLY, LAST = Rung(0.085, True), Rung(0.17, False)
+
+
+def ranks(above, candidates=50):
+    above = np.asarray(above)
+    ones = np.ones(len(above), np.int64)
+    return Ranks(above, ones, ones, np.full(len(above), candidates))
+
+
+def hits(share, queries=400, seed=0):
+    """Ranks of which a ``share`` are in the top 5."""
+    return ranks(np.where(np.random.default_rng(seed).random(queries) < share, 0, 20))
+
+
+def test_the_best_goes_on():
+    found = decide({"a": hits(0.3), "b": hits(0.6, seed=1), "c": hits(0.1, seed=2)}, LAST, 40, "hit@5")
+    assert found.kept == ("b",) and found.dropped == ("a", "c")
+    assert found.values["b"] == pytest.approx(float(np.mean(hits(0.6, seed=1).above < 5)))
+
+
+def test_the_recipe_stays_within_a_standard_error():
+    """By SciPy's paired t: the first goes on unless another is ahead by more than one standard error."""
+    rng = np.random.default_rng(3)
+    for _ in range(40):
+        first, other = (hits(0.5, queries=100, seed=int(rng.integers(1e9))) for _ in range(2))
+        gaps = (other.above < 5).astype(float) - (first.above < 5)
+        ahead = gaps.mean() > stats.sem(gaps)
+        assert decide({"first": first, "other": other}, LAST, 9, "hit@5").kept == (("other",) if ahead else ("first",))
+
+
+def test_before_the_rung_only_what_is_surely_behind_is_dropped():
+    rng = np.random.default_rng(4)
+    outcomes = set()
+    for share in np.linspace(0.2, 0.5, 30):
+        best, other = hits(0.5, 150, int(rng.integers(1e9))), hits(share, 150, int(rng.integers(1e9)))
+        if (best.above < 5).mean() <= (other.above < 5).mean():
+            continue
+        test = stats.ttest_rel((best.above < 5).astype(float), (other.above < 5).astype(float))
+        found = decide({"best": best, "other": other}, EARLY, 9, "hit@5")
+        assert found.dropped == (("other",) if test.pvalue < 0.01 else ())
+        outcomes.add(found.dropped)
+    assert len(outcomes) == 2
+
+
+@pytest.mark.parametrize("candidates", [1, 2, 3, 4])
+def test_the_one_that_goes_on_has_most_of_the_time(candidates):
+    """Losers train a sixth of the winner's steps; together that is the time of one plain run."""
+    share = share_of_survivor(candidates)
+    assert share >= race.LEAST_SHARE
+    assert share * (1 + race.RUNG * (candidates - 1)) == pytest.approx(1)
+
+
+def test_rungs_are_evaluations():
+    one = Candidate("online", 1e-3, 600, 30)
+    assert rung_step(one, 0.17) == 90 and rung_step(one, 0.085) == 60
+    assert rungs_of((one, one)) == (EARLY, LAST)
+    coarse = Candidate("online", 1e-3, 600, 120)
+    assert rungs_of((coarse, coarse)) == (LAST,) and rungs_of((one,)) == ()
+
+
+def test_the_record_survives_half_a_line(tmp_path):
+    path = tmp_path / "race.jsonl"
+    start = RaceStart((Candidate("online", 1e-3, 600, 30, 64),), "why")
+    decision = Decision(60, "hit@5", {"a": 0.5}, ("a",), (), "why")
+    append_race(path, start)
+    path.write_bytes(path.read_bytes() + b'{"kind": "rung", "st')
+    assert read_race(path) == [start]
+    append_race(path, decision)
+    append_race(path, Horizon("a", 500, 12.5, 0.1, "why"))
+    assert read_race(path) == [start, decision, Horizon("a", 500, 12.5, 0.1, "why")]
+    path.write_text('{"kind": "bet"}\n')
+    with pytest.raises(InputError, match=r"race\.jsonl, line 1: no record of a race"):
+        read_race(path)
+
+
+@pytest.fixture
+def sequences(tmp_path, monkeypatch):
+    monkeypatch.setenv("NEGWISE_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr(race_plan, "FEWEST_STEPS", 2)
+    rng = np.random.default_rng(0)
+    rows = [f"u{user},i{rng.integers(0, 9) + 10 * (user % 4)},{at}" for user in range(60) for at in range(8)]
+    path = tmp_path / "clicks.csv"
+    path.write_text("\n".join(["user,item,time", *rows]) + "\n")
+    return path
+
+
+def result_of(folder):
+    results = json.loads((folder / "results.json").read_text())
+    run = folder / results["model"]
+    kept = json.loads((run / "result.json").read_text())
+    for volatile in ("seconds",):
+        kept.pop(volatile)
+    return {
+        "race": [json.loads(line) for line in (folder / "race.jsonl").read_text().splitlines()],
+        "chosen": results["model"],
+        "result": kept,
+        "weights": load_file(run / kept["weights"] / "weights.safetensors"),
+    }
+
+
+def same(one, other):
+    return (
+        all(one[name] == other[name] for name in ("race", "chosen", "result"))
+        and one["weights"].keys() == other["weights"].keys()
+        and all(torch.equal(value, other["weights"][name]) for name, value in one["weights"].items())
+    )
+
+
+def replayed(folder, data, to, **options):
+    """The same job, undisturbed, with the plan and the decisions of ``folder``."""
+    to.mkdir()
+    for name in ("job.json", "race.jsonl"):
+        shutil.copy(folder / name, to / name)
+    nw.run(data, out=to, **options)
+    return result_of(to)
+
+
+def test_a_job_races_learning_rates(sequences, tmp_path):
+    said = []
+    request = nw.requests.RunRequest(data=str(sequences), out=str(tmp_path / "job"), steps=48, batch_size=16)
+    result = main_job.run_job(request, log=said.append)
+    start, *decisions = read_race(tmp_path / "job" / "race.jsonl")
+    assert [one.learning_rate for one in start.candidates] == [1e-3, 3e-3, 3.33e-4]
+    assert decisions[-1].kept == (next(one.name for one in start.candidates if one.folder in result.record.model),)
+    assert result.record.decisions == tuple(decisions)
+    folders = {one.name: tmp_path / "job" / "runs" / one.folder / "seed-0" for one in start.candidates}
+    for name, folder in folders.items():
+        assert (folder / "checkpoints").exists() == (name in decisions[-1].kept)
+    assert any(line.startswith("A step of bert4rec on cpu takes") for line in said)
+    assert result.record.arms[0].done[0].steps == 48
+
+
+@pytest.mark.parametrize("options", [{"race": False}, {"learning_rate": 1e-3, "k": "4"}])
+def test_without_a_race_one_candidate_trains(sequences, tmp_path, options):
+    nw.run(sequences, out=tmp_path / "job", steps=6, batch_size=16, **options)
+    (start,) = read_race(tmp_path / "job" / "race.jsonl")
+    assert len(start.candidates) == 1
+
+
+def test_a_plan_trains_nothing(sequences, tmp_path):
+    request = nw.requests.RunRequest(data=str(sequences), out=str(tmp_path / "job"), budget="60s", batch_size=16)
+    plan, start = main_job.plan_job(request, log=lambda _: None)
+    assert [cost.k for cost in plan.costs][:2] == [1.0, 20.0] and all(cost.seconds > 0 for cost in plan.costs)
+    assert len(start.candidates) == 3 and not (tmp_path / "job" / "runs").exists()
+
+
+class Killed(BaseException):
+    pass
+
+
+@pytest.mark.slow
+def test_a_job_killed_at_any_write_ends_the_same(sequences, tmp_path, monkeypatch):
+    """Every checkpoint and every decision is a point at which a kill may come, before it is written or after."""
+    options = {"budget": "30s", "batch_size": 16}
+    writes = {"left": 10**9, "before": True}
+
+    def dying(usual):
+        def write(*parts, **named):
+            writes["left"] -= 1
+            if writes["left"] == 0 and writes["before"]:
+                raise Killed
+            found = usual(*parts, **named)
+            if writes["left"] == 0:
+                raise Killed
+            return found
+
+        return write
+
+    monkeypatch.setattr(checkpoint, "write", dying(checkpoint.write))
+    monkeypatch.setattr(race, "append_race", dying(race.append_race))
+    folder = tmp_path / "killed"
+    kills = 0
+    for at in range(1, 60):
+        writes.update(left=1 + at % 2, before=bool(at % 3))
+        try:
+            nw.run(sequences, out=folder, **options)
+            break
+        except Killed:
+            kills += 1
+    writes["left"] = 10**9
+    nw.run(sequences, out=folder, **options)
+    assert kills >= 10
+    assert any(isinstance(record, Horizon) for record in read_race(folder / "race.jsonl"))
+    assert same(result_of(folder), replayed(folder, sequences, tmp_path / "whole", **options))
+
+
+@pytest.mark.slow
+def test_a_job_killed_with_9_ends_the_same(sequences, tmp_path):
+    """In processes of their own; what was decided by the clock is on record, and is not decided again."""
+    code = (
+        "import negwise as nw, sys; from negwise.jobs import race_plan; race_plan.FEWEST_STEPS = 2; "
+        "nw.run(sys.argv[1], out=sys.argv[2], steps=90, batch_size=16)"
+    )
+    folder = tmp_path / "killed"
+    command = [sys.executable, "-c", code, str(sequences), str(folder)]
+    rng = np.random.default_rng(5)
+    for _ in range(3):
+        process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        deadline = time.monotonic() + 60
+        while not (folder / "race.jsonl").exists() and time.monotonic() < deadline and process.poll() is None:
+            time.sleep(0.05)
+        time.sleep(float(rng.uniform(0.1, 1.5)))
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+    subprocess.run(command, check=True, capture_output=True)
+    assert same(result_of(folder), replayed(folder, sequences, tmp_path / "whole", steps=90, batch_size=16))
