@@ -81,7 +81,7 @@ def _show_answer(report: ReportData, console: Console) -> None:
         console.print(Text(f"- {caveat}", style="dim"))
     if answer.load is not None:
         console.print()
-        console.print(Text("These two lines load the model:", style="dim"))
+        console.print(Text("To use the model:", style="dim"))
         console.print(Text(answer.load), soft_wrap=True)
 
 

@@ -14,13 +14,13 @@ COSTS = (StepCost(1, 0.1), StepCost(101, 0.2), StepCost(301, 0.8))
 
 def test_shares_are_those_of_the_forecast():
     found = shares_of("ndcg@10", 3416, COSTS, most=3415)
-    assert [row.k for row in found] == [1, 4, 20, 100, 300, 1000, 3415]
-    assert [row.all for row in found] == [False] * 6 + [True]
+    assert [row.k for row in found] == [1, 4, 20, 100, 300, 301, 1000, 3415]
+    assert [row.all for row in found] == [False] * 7 + [True]
     assert (found[0].share, found[0].low, found[0].high) == (0.0, 0.0, 0.0)
     for row in found[1:]:
         theirs = nw.share_of_gain(row.k, metric="ndcg@10", candidates=3416)
         assert (row.share, row.low, row.high) == (theirs.share, theirs.low, theirs.high)
-    assert [row.seconds for row in found] == pytest.approx([0.1, 0.103, 0.119, 0.199, 0.797, None, None])
+    assert [row.seconds for row in found] == pytest.approx([0.1, 0.103, 0.119, 0.199, 0.797, 0.8, None, None])
 
 
 @pytest.mark.parametrize(("metric", "candidates"), [("ndcg@10", 37), ("ndcg@10", None), ("auc", 3416), ("hit@50", 99)])

@@ -120,6 +120,7 @@ def test_most_popular_items_are_called_so(tmp_path):
 
 def test_a_model_that_saw_less_than_an_epoch(tmp_path):
     write_model_job(tmp_path / "job", epoch=2400)
+    edit(tmp_path / "job/job.json", lambda record: record["request"].update(budget="90s"))
     answer = make_answer(job_report_data(tmp_path / "job"))
     assert answer.headline == "The model is hardly trained."
     # 600 steps of some 33 s: three times as many more, on top of the 90 s of the job
@@ -188,7 +189,7 @@ def test_a_terminal_of_any_width(tmp_path, width):
     lines = printed(folder, width).splitlines()
     assert max(len(line) for line in lines if "nw.load" not in line) <= width
     whole = " ".join(printed(folder, width).split())
-    assert "0.4000 ± 0.0100" in whole and "--budget" in whole
+    assert "0.4000 ± 0.0100" in whole and "--steps" in whole
 
 
 def test_a_job_that_has_not_ended(tmp_path):

@@ -34,6 +34,14 @@ def test_the_steps_that_would_do_are_those_of_the_curve():
     assert "still rising steeply" in found.why
 
 
+def test_a_curve_that_levels_off_at_its_end_is_trained():
+    """As it does where the learning rate decays: steep in the last third, flat in the last tenth."""
+    steep = log_of(STEPS).evals
+    flat = [r.__class__(**{**vars(r), "metrics": steep[-3].metrics}) if r.step > 0.85 * STEPS else r for r in steep]
+    assert find_undertrained(STEPS, 100, STEPS, RunLog(evals=steep), "hit@5") is not None
+    assert find_undertrained(STEPS, 100, STEPS, RunLog(evals=tuple(flat)), "hit@5") is None
+
+
 def test_what_is_not_hardly_trained():
     steep = log_of(STEPS)
     assert find_undertrained(STEPS, 100, 500, steep, "hit@5") is None  # the best step was not the last
@@ -45,8 +53,11 @@ def test_what_is_not_hardly_trained():
 def test_less_than_an_epoch():
     found = find_undertrained(24, 117, 24, None, "hit@5")
     assert found.least and found.steps == 117 and "0.21 of an epoch" in found.why
-    assert undertrained_text(found, 24, 20.0, 79.0).endswith("--budget 3m here, and most models need several.")
-    assert undertrained_text(found, 24, None, None).endswith("About 117 steps would do.")
+    words = undertrained_text(found, 24, 20.0, 79.0, budget=80.0)
+    assert words.endswith("One epoch takes --budget 3m here, and most models need several.")
+    words = undertrained_text(found, 24, 20.0, 79.0)  # no budget ran out
+    assert words.endswith("One epoch takes --steps 120, some 2 min 36 s, here, and most models need several.")
+    assert undertrained_text(found, 24, None, None).endswith("About --steps 120 would do.")
     rising = find_undertrained(STEPS, 1001, STEPS, log_of(STEPS), "hit@5")
     assert not rising.least and rising.steps > 2000
 

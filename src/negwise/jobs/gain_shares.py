@@ -23,12 +23,14 @@ def shares_of(
     most: float | None = None,
     estimate: Estimate | None = None,
 ) -> tuple[GainShare, ...]:
-    """Shares of the gain in ``metric`` among ``candidates`` at `SHOWN_KS` and at ``most``, all that a row can have.
+    """Shares of the gain in ``metric`` among ``candidates`` at `SHOWN_KS`, at the largest K that was timed, and at
+    ``most``, all that a row can have.
 
     The share is None where none was ever measured: among few candidates, and for AUC without an ``estimate``. The
     seconds are linear in K between measured ``costs``, and None beyond them.
     """
-    ks = [k for k in SHOWN_KS if most is None or k < most]
+    timed = max((cost.k for cost in costs), default=1.0)
+    ks = [k for k in sorted({*SHOWN_KS, timed}) if most is None or k < most]
     rows = [(k, False) for k in ks] + ([] if most is None else [(float(most), True)])
     known = _is_known(metric, candidates, estimate)
     return tuple(_share(k, metric, candidates, costs, estimate, known, last) for k, last in rows)

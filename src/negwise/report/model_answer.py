@@ -20,6 +20,7 @@ from negwise.report.score_table import (
 )
 from negwise.report.stat_tile import Stat
 from negwise.report.undertrained import find_undertrained, undertrained_text
+from negwise.requests import parse_duration
 from negwise.theory.gain_advice import Measured, advice, contradiction
 
 FEW_QUERIES = 50
@@ -83,13 +84,20 @@ def _notices(report: ReportData, arm: ArmRuns, run: SeedRun) -> tuple[str, ...]:
         found.append("Training did not improve the model on validation: the weights kept are those before training.")
     short = find_undertrained(steps, report.epoch, run.best_step, run.log, report.metrics[0])
     if short is not None:
-        found.append(undertrained_text(short, steps, run.seconds, report.seconds))
+        found.append(undertrained_text(short, steps, run.seconds, report.seconds, _budget(report)))
     queries = None if run.test is None else run.test.queries
     if queries is not None and queries < FEW_QUERIES:
         found.append(f"There are only {queries} test queries, so the scores say little. More data would tell more.")
     if len(arm.seeds) > len(arm.done):
         found.append(f"{len(arm.seeds) - len(arm.done)} of {len(arm.seeds)} seeds are not done.")
     return tuple(text for text in found if text is not None)
+
+
+def _budget(report: ReportData) -> float | None:
+    """Seconds that were asked for; None without a budget, or where steps were."""
+    request = report.settings.get("Request", {})
+    typed = request.get("budget")
+    return None if typed is None or request.get("steps") is not None else parse_duration(str(typed))
 
 
 def _stats(report: ReportData, arm: ArmRuns, run: SeedRun, course: KOverTraining | None) -> list[Stat]:

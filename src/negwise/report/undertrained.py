@@ -1,7 +1,8 @@
 """Whether a model was hardly trained, and the budget that would do.
 
 A curve that rises like 1 - exp(-t / tau) has 9% of its rise in the last third of 3 tau, 15% in that of 2 tau and 23% in
-that of tau. So a rise of 15% in the last third is steep: the model has had fewer than two time constants.
+that of tau. So a rise of 15% in the last third is steep: the model has had fewer than two time constants. Where the
+rate decays a curve may level off at once, so the last tenth must rise as well, by 3% (3.5% at 2 tau).
 """
 
 from __future__ import annotations
@@ -13,11 +14,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from negwise.records import RunLog
-from negwise.report.formatting import format_count, metric_name
+from negwise.report.formatting import format_count, format_seconds, metric_name
 from negwise.theory.forecast import forecast
 
-STEEP = 0.15
-"""Of the whole rise, in the last third of the steps."""
+STEEP, STILL = 0.15, 0.03
+"""Of the whole rise, in the last third and in the last tenth of the steps."""
 SIGMAS = 2.0
 """Standard errors over queries that such a rise must have."""
 MOST_TIMES = 10.0
@@ -51,15 +52,31 @@ def find_undertrained(
     )
 
 
-def undertrained_text(found: Undertrained, steps: int, training: float | None, whole: float | None) -> str:
-    """The notice; ``training`` and ``whole`` are seconds of the run and of the job."""
+def undertrained_text(
+    found: Undertrained, steps: int, training: float | None, whole: float | None, budget: float | None = None
+) -> str:
+    """The notice. ``training`` and ``whole`` are seconds of the run and of the job, ``budget`` those that it had.
+
+    What would do is a budget where time ran out, else a number of steps: the recipe, or what was typed, ended first.
+    """
     first = f"The model is hardly trained: {found.why}."
+    wanted = f"--steps {_rounded_up(found.steps)}"
     if training is None or steps < 1:
-        return f"{first} About {format_count(round(found.steps))} steps would do."
+        return f"{first} About {wanted} would do."
     seconds = (whole or training) + training / steps * (found.steps - steps)
+    if budget is not None and seconds > budget:
+        wanted = f"--budget {budget_text(seconds)}"
+    else:
+        wanted += f", some {format_seconds(seconds)},"
     if found.least:
-        return f"{first} One epoch takes --budget {budget_text(seconds)} here, and most models need several."
-    return f"{first} By its curve so far, --budget {budget_text(seconds)} would do."
+        return f"{first} One epoch takes {wanted} here, and most models need several."
+    return f"{first} By its curve so far, {wanted} would do."
+
+
+def _rounded_up(steps: float) -> int:
+    """117 -> 120, 1234 -> 1300."""
+    unit = 10 ** max(len(str(math.ceil(steps))) - 2, 0)
+    return math.ceil(steps / unit) * unit
 
 
 def budget_text(seconds: float) -> str:
@@ -79,9 +96,11 @@ def _curve(log: RunLog | None, metric: str) -> tuple[list[float], list[float], l
 
 
 def _is_steep(at: Sequence[float], values: Sequence[float], errors: Sequence[float]) -> bool:
-    third = at[0] + (at[-1] - at[0]) * 2 / 3
-    rise = values[-1] - float(np.interp(third, at, values))
-    return rise > STEEP * (values[-1] - values[0]) and rise > SIGMAS * errors[-1]
+    def rise(share: float) -> float:
+        return values[-1] - float(np.interp(at[-1] - share * (at[-1] - at[0]), at, values))
+
+    whole = rise(1.0)
+    return rise(1 / 3) > max(STEEP * whole, SIGMAS * errors[-1]) and rise(1 / 10) > STILL * whole
 
 
 def _needed(at: Sequence[float], values: Sequence[float], steps: int) -> float:

@@ -21,7 +21,8 @@ DEAR = 1.5
 UNCERTAIN = 0.05
 """Shares closer than this are the same: no measurement contradicts their order."""
 
-_TENTHS = ("none", "a tenth", "two tenths", "three tenths", "four tenths", "half", "six tenths", "seven tenths")
+_TENTHS = ("none", "a tenth", *(f"{word} tenths" for word in ("two", "three", "four")), "half")
+_TENTHS += tuple(f"{word} tenths" for word in ("six", "seven", "eight", "nine"))
 
 
 class Measured(NamedTuple):
@@ -53,12 +54,12 @@ def advice(shares: Sequence[GainShare], metric: str | None = None) -> str:
         top = known[-1]
         enough = _first(known, ENOUGH)
         return (
-            f"K = {_number(enough.k)} has about {_part(enough, top)} of the gain of K = {_number(top.k)}. The time of "
+            f"K = {_number(enough.k)} has {_part(enough, top)} of the gain of K = {_number(top.k)}. The time of "
             "a step at each K was not measured, so take the largest K that costs you nothing."
         )
     if _times(priced[-1], priced[0]) <= FREE and _first(known, ENOUGH).k > priced[-1].k:
         return _free_as_far_as_timed(priced[-1], _first(known, ENOUGH), known[-1])
-    return _by_share_and_cost(priced)
+    return _by_share_and_cost(priced, known[-1])
 
 
 def contradiction(shares: Sequence[GainShare], measured: Sequence[Measured]) -> str | None:
@@ -76,13 +77,19 @@ def contradiction(shares: Sequence[GainShare], measured: Sequence[Measured]) -> 
     return None
 
 
-def _by_share_and_cost(rows: Sequence[GainShare]) -> str:
+def _by_share_and_cost(rows: Sequence[GainShare], last: GainShare) -> str:
+    """``rows`` have shares and times; ``last`` is the largest K with a share, which may not have been timed."""
     top, enough = rows[-1], _first(rows, ENOUGH)
+    if _times(top, rows[0]) <= FREE and enough is top and last is not top:
+        return (
+            f"Negatives are nearly free up to K = {_number(top.k)}, which has {_part(top, last)} of the gain of "
+            f"K = {_number(last.k)}: take K = {_number(top.k)}."
+        )
     if _times(top, rows[0]) <= FREE and enough is top:
         return f"Negatives are nearly free here, and the gain grows to the end: take K = {_number(top.k)}."
     if _times(top, enough) <= FREE and enough is not top:
         return (
-            f"K = {_number(enough.k)} has about {_part(enough, top)} of the gain of K = {_number(top.k)} and takes "
+            f"K = {_number(enough.k)} has {_part(enough, top)} of the gain of K = {_number(top.k)} and takes "
             f"{_percent(enough, top)} of its time: take K = {_number(top.k)}."
         )
     most = _first(rows, MOST)
@@ -90,7 +97,7 @@ def _by_share_and_cost(rows: Sequence[GainShare]) -> str:
     if best is top:
         return f"Each negative costs time, and the gain grows to the end: take K = {_number(top.k)}."
     return (
-        f"Each negative costs time. K = {_number(best.k)} has about {_part(best, top)} of the gain of "
+        f"Each negative costs time. K = {_number(best.k)} has {_part(best, top)} of the gain of "
         f"K = {_number(top.k)} and takes {_percent(best, top)} of its time: take K = {_number(best.k)}."
     )
 
@@ -98,7 +105,7 @@ def _by_share_and_cost(rows: Sequence[GainShare]) -> str:
 def _free_as_far_as_timed(timed: GainShare, enough: GainShare, top: GainShare) -> str:
     found = (
         f"Negatives are nearly free up to K = {_number(timed.k)}, the largest K here whose step was timed. "
-        f"K = {_number(enough.k)} has about {_part(enough, top)} of the gain of K = {_number(top.k)}"
+        f"K = {_number(enough.k)} has {_part(enough, top)} of the gain of K = {_number(top.k)}"
     )
     return f"{found}: take K = {_number(enough.k)} if a step with it is about as fast."
 
@@ -135,8 +142,8 @@ def _part(row: GainShare, top: GainShare) -> str:
     part = (row.share or 0.0) / max(top.share or 0.0, 1e-12)
     tenths = min(round(10 * part), 10)
     if tenths == 10:
-        return "all"
-    return {8: "eight tenths", 9: "nine tenths"}.get(tenths) or _TENTHS[tenths]
+        return "all" if part > 0.995 else "nearly all"
+    return f"about {_TENTHS[tenths]}"
 
 
 def _number(k: float) -> str:
