@@ -2,13 +2,15 @@
 
 import json
 import random
+from dataclasses import replace
 
 import pytest
 
 from negwise import metrics
+from negwise.jobs.answer_facts import _compared, corpus_seconds
 from negwise.jobs.main_job import run_job
 from negwise.metrics.model_ranking import rank_positives
-from negwise.records import RunConfig, decode, read_record
+from negwise.records import JobRecord, RunConfig, decode, read_record
 from negwise.requests import RunRequest, TrainRequest
 from negwise.tasks import baselines, evaluation_splits, make_task
 from negwise.training import load_weights, read_ranks
@@ -55,6 +57,13 @@ def test_the_facts_are_those_of_the_model(request_, monkeypatch):
     trained_for = sum(seed.seconds for arm in record.arms for seed in arm.seeds)
     assert record.seconds > trained_for
     assert (folder / "report.html").exists() and any("needs no training" in line for line in said)
+
+    plan = read_record(JobRecord, folder / "job.json").plan
+    assert corpus_seconds(plan, trained) == pytest.approx(plan.times.evaluation * 150 / 15, rel=0.2)
+    bare = replace(record, baselines=(), corpus=None)
+    short = _compared(bare, folder, trained, "cpu", plan, room=1e-6)
+    assert short.corpus is None and short.baselines[0].scores == bm25.scores
+    assert "was not ranked among all 150 texts" in short.caveats[-1]
 
     monkeypatch.setattr("negwise.jobs.answer_facts._compared", lambda *_: pytest.fail("ranked again"))
     again = run_job(request_, log=said.append)

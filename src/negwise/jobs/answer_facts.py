@@ -14,15 +14,20 @@ from negwise.records import (
     LOG,
     RESULTS,
     JobRecord,
+    Plan,
     Results,
     read_record,
     read_result,
     read_run,
     write_record,
 )
+from negwise.requests import parse_duration
 from negwise.tasks import Task
 from negwise.tasks.baselines import baselines_of, corpus_scores
 from negwise.training import load_weights, read_ranks
+
+CORPUS_SHARE = 0.05
+"""Of the budget, that ranking among the whole corpus may take."""
 
 
 def add_answer_facts(
@@ -43,10 +48,13 @@ def add_answer_facts(
     record, folder = result.record, result.folder
     if record.model is None:
         return result
-    plan = read_record(JobRecord, folder / JOB).plan
+    job = read_record(JobRecord, folder / JOB)
+    plan = job.plan
     if not record.baselines:
         log("Comparing the model with what needs no training ...")
-        record = _compared(record, folder, task, device)
+        budget = job.request.get("budget")
+        room = None if budget is None else CORPUS_SHARE * parse_duration(str(budget))
+        record = _compared(record, folder, task, device, plan, room)
     candidates = None if record.candidates is None else round(record.candidates)
     record = replace(
         record,
@@ -72,16 +80,24 @@ def trained_seconds(folder: Path) -> float:
     return total
 
 
-def _compared(record: Results, folder: Path, task: Task, device: str) -> Results:
-    """``record`` with baselines and, for text pairs, the scores among the whole corpus."""
+def corpus_seconds(plan: Plan, task: Task) -> float:
+    """About how long it takes to rank among the whole corpus: an evaluation whose candidates are all texts."""
+    first, last = task.data.val.candidates
+    return plan.times.evaluation * task.data.n_items / max(last - first, 1)
+
+
+def _compared(record: Results, folder: Path, task: Task, device: str, plan: Plan, room: float | None) -> Results:
+    """``record`` with baselines and, for text pairs and within ``room`` seconds, the scores among the whole corpus."""
     assert record.model is not None
     run = folder / record.model
     ranks = read_ranks(run)
     load_weights(task.model, run)
     task.model.to(device)
-    return replace(
-        record,
-        baselines=baselines_of(task, ranks, record.metrics),
-        corpus=corpus_scores(task, record.metrics),
-        candidates=float(ranks.sizes.mean()),
-    )
+    found = replace(record, baselines=baselines_of(task, ranks, record.metrics), candidates=float(ranks.sizes.mean()))
+    if task.data.name == "pairs" and room is not None and corpus_seconds(plan, task) > room:
+        left_out = (
+            f"The model was not ranked among all {task.data.n_items:,} texts: that takes about "
+            f"{corpus_seconds(plan, task):.0f} s, more than {CORPUS_SHARE:.0%} of the budget."
+        )
+        return replace(found, caveats=(*found.caveats, left_out))
+    return replace(found, corpus=corpus_scores(task, record.metrics))

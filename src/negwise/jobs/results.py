@@ -113,9 +113,9 @@ def collect_and_write(
 def _with_known_facts(found: Results, path: Path) -> Results:
     """``found`` with what ``path`` knows already of the same runs, so that nothing is ranked or timed again."""
     before = read_record(Results, path) if path.is_file() else None
-    if before is None or (before.arms, before.model) != (found.arms, found.model):
+    if before is None or not before.baselines or (before.arms, before.model) != (found.arms, found.model):
         return found
-    known = ("baselines", "corpus", "candidates", "shares", "seconds")
+    known = ("baselines", "corpus", "candidates", "shares", "seconds", "caveats")
     return replace(found, **{name: getattr(before, name) for name in known})
 
 
