@@ -106,7 +106,7 @@ def _print_table(columns: Sequence[str], rows: Sequence[Sequence[str]], console:
     """The first column to the left, numbers to the right, words folded between words."""
     table = Table(box=None, padding=(0, 2, 0, 0), header_style="dim")
     for number, name in enumerate(columns):
-        words = any(len(row[number].split()) > 6 for row in rows)
+        words = any(len(row[number].split()) > 4 for row in rows)
         table.add_column(name, justify="left" if number == 0 or words else "right", overflow="fold")
     for row in rows:
         table.add_row(*(Text(cell or "-") for cell in row))

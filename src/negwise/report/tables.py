@@ -70,7 +70,7 @@ def decision_rows(report: ReportData) -> list[tuple[str, str, str, str, str]]:
     """The decisions of a race: step, metric, candidates kept, candidates dropped, reason."""
 
     def candidates(names: Sequence[str], values: Mapping[str, float]) -> str:
-        return ", ".join(f"{name} ({values[name]:.4f})" if name in values else name for name in names)
+        return "; ".join(f"{name} ({values[name]:.4f})" if name in values else name for name in names)
 
     return [
         (
