@@ -5,6 +5,7 @@ import math
 import numpy as np
 import pytest
 from scipy.integrate import trapezoid
+from scipy.optimize import brentq
 
 import negwise as nw
 from negwise.report.explore import write_explore
@@ -139,6 +140,27 @@ def test_numbers_at_any_k_are_effectiveness_and_sample_kinds(open_page, explore)
                 **{f"at-{kind}": float(share) for kind, share in sample_kinds(label, model, k)._asdict().items()},
             }
             assert values(page, *expected) == pytest.approx(expected, abs=1e-5)
+
+
+@pytest.mark.parametrize(("train", "val", "candidates"), [(0.95, 0.93, 3416), (0.75, 0.73, 500), (0.99, 0.98, 200000)])
+def test_the_share_of_the_gain_and_online_k(open_page, explore, train, val, candidates):
+    page = open_page(explore)
+    type_in(page, train=train, val=val, candidates=candidates)
+    estimate = nw.optimal_k(train, val)
+    for k in (1, 4, 20, 100, 1000):
+        type_in(page, k=k)
+        found = values(page, "at-gain-auc", "at-gain-top")
+        assert found["at-gain-auc"] == pytest.approx(nw.share_of_gain(k, estimate=estimate).share, abs=2e-3)
+        top = nw.share_of_gain(k, metric="ndcg@10", candidates=candidates).share
+        assert found["at-gain-top"] == pytest.approx(top, abs=1e-6)
+    for stage in (0, 0.4, 1):
+        type_in(page, stage=stage)
+        model = float(nw.separation(val)) * math.expm1(-3 * stage) / math.expm1(-3)
+        ks = [brentq(lambda k, mu, r: float(nw.reliability(mu, k)) - r, 1, 1e6, args=(model, r)) for r in (0.2, 0.1)]
+        assert value(page, "online-auc") == pytest.approx(ks[0], rel=1e-3)
+        bound = nw.OnlineK(metric="ndcg@10", candidates=candidates, max_k=candidates - 1).known_bound
+        assert value(page, "online-top") == pytest.approx(min(ks[1], bound), rel=1e-3)
+    assert "plateau, no peak" in page.inner_text("main")
 
 
 def test_hover_shows_values_and_a_click_keeps_them(open_page, explore):

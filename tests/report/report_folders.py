@@ -228,6 +228,55 @@ def write_job(root, seeds=3, **more):
     return root
 
 
+def baseline_record(name, mean, reach, metrics=("hit@5", "auc"), queries=500):
+    """A baseline that the model is ahead of by ``mean``, with a 95% interval of ``reach`` to both sides."""
+    gaps = [
+        {"metric": m, "mean": mean, "se": reach / 1.96, "low": mean - reach, "high": mean + reach, "queries": queries}
+        for m in metrics
+    ]
+    return {"name": name, "scores": scores(0.8, 0.4, queries), "differences": gaps, "corpus": scores(0.7, 0.2, queries)}
+
+
+def share_records(*rows, metric="hit@5"):
+    """Rows of K, share of the gain, seconds of a step."""
+    return [
+        {
+            "k": k,
+            "metric": metric,
+            "share": share,
+            "low": max(share - 0.14, 0),
+            "high": min(share + 0.14, 1),
+            "all": False,
+        }
+        | {"seconds": seconds}
+        for k, share, seconds in rows
+    ]
+
+
+def write_model_job(root, rule="20", epoch=100, **more):
+    """A finished `negwise run` that trained one model; returns its folder."""
+    root = Path(root)
+    record = job_record()
+    record["request"] |= {"method": None, "schedule": None, "seeds": 1}
+    record["plan"]["times"] |= {"epoch": epoch}
+    write_json(root / "job.json", record)
+    arm = arm_record(root, rule, "model", 1, end=2.3, speed=5.0) | {"tuning": []}
+    results = {
+        "kind": "run",
+        "arms": [arm],
+        "chosen": rule,
+        "model": f"arms/{rule}/seed-0",
+        "metrics": ["hit@5", "auc"],
+        "baselines": [baseline_record("BM25", 0.2, 0.02)],
+        "corpus": {"candidates": 22839, "scores": scores(0.9, 0.3)},
+        "candidates": 2283.0,
+        "shares": share_records((1, 0.0, 0.05), (20, 0.6, 0.05), (100, 0.9, 0.0505), (1000, 1.0, 0.051)),
+        "seconds": 90.0,
+    }
+    write_json(root / "results.json", results | more)
+    return root
+
+
 def differences(arms, arm, against, metrics):
     by_name = {one["name"]: one for one in arms}
     found = []

@@ -7,12 +7,14 @@ folders of its own. The same call again resumes from whatever is there.
 
 from __future__ import annotations
 
+import time
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
 from negwise.files import lock_folder
+from negwise.jobs.answer_facts import add_answer_facts
 from negwise.jobs.arms import Arm, parse_arm
 from negwise.jobs.paper_job import run_paper_job
 from negwise.jobs.preparation import Log
@@ -23,7 +25,7 @@ from negwise.jobs.results import JobResult, collect_race, write_page
 from negwise.jobs.single_run import default_k, open_task, set_steps, train_run
 from negwise.records import LOG, Candidate, Horizon, Plan, RaceStart, RunLog, RunResult, read_result, read_run
 from negwise.requests import RunRequest, TrainRequest
-from negwise.tasks import copy_task
+from negwise.tasks import copy_task, max_negatives
 from negwise.training import OpenRun
 
 REPLAN = 0.45
@@ -49,7 +51,7 @@ def plan_job(request: RunRequest, *, log: Log = print) -> tuple[Plan, RaceStart]
 
 def train_one_model(request: RunRequest, *, log: Log = print) -> JobResult:
     """A race, and the best candidate trained to the end; then other seeds of it, each from the start."""
-    folder, arm = Path(request.out), _arm(request)
+    began, folder, arm = time.monotonic(), Path(request.out), _arm(request)
     with lock_folder(folder, "job"):
         prepared = prepare_race(folder, request, arm, log)
         decisions = RaceLog(folder)
@@ -60,6 +62,9 @@ def train_one_model(request: RunRequest, *, log: Log = print) -> JobResult:
                 _train_again(folder, prepared, winner, decisions, seed, log)
         finally:
             result = collect_race(folder, request, prepared.metrics, winner, decisions.decisions)
+        asked = prepared.request
+        most = max_negatives(prepared.task.data, asked.negatives, asked.pool, asked.batch_size)
+        result = add_answer_facts(result, prepared.task, device=asked.device, most=most, began=began, log=log)
         write_page(folder, log)
         return result
 

@@ -17,20 +17,26 @@ from negwise.jobs.arms import Arm, parse_arm
 from negwise.jobs.grid import Grid
 from negwise.jobs.worker_pool import failure_of
 from negwise.records import (
+    JOB,
     RESULT,
     RESULTS,
     ArmResult,
     Candidate,
     Decision,
     Difference,
+    GainShare,
     PilotResult,
     Results,
     SeedResult,
     encode,
+    read_record,
     read_result,
     read_run,
     write_record,
 )
+from negwise.report.answer import Answer, make_answer
+from negwise.report.from_job import job_report_data
+from negwise.report.notebook import answer_html
 from negwise.requests import RunRequest
 from negwise.theory.estimate import Estimate
 from negwise.theory.separation import separation
@@ -62,15 +68,30 @@ class JobResult:
         return self.record.metrics[0]
 
     @property
+    def shares(self) -> tuple[GainShare, ...]:
+        """The forecast share of the gain at a few K, beside the seconds of a step."""
+        return self.record.shares
+
+    @property
     def model(self) -> TrainedModel:
         """The model that is kept, ready to be used: see `negwise.load`."""
         if self.record.model is None:
             raise NegwiseError(f"{self.folder}: no run came to an end; each says why in its failed.json.")
         return load(self.folder / self.record.model)
 
+    @property
+    def answer(self) -> Answer:
+        """What the page shows first, from the records in the folder."""
+        return make_answer(job_report_data(self.folder))
+
     def to_dict(self) -> dict[str, Any]:
-        """Plain values, ready for JSON."""
-        return {**encode(self.record), "out": str(self.folder)}
+        """Plain values, ready for JSON; ``answer`` is what the page and the terminal say."""
+        found = {**encode(self.record), "out": str(self.folder)}
+        return {**found, "answer": encode(self.answer)} if (self.folder / JOB).is_file() else found
+
+    def _repr_html_(self) -> str:
+        """The answer as a table, for notebooks."""
+        return answer_html(self.answer)
 
 
 def collect_and_write(
@@ -84,8 +105,18 @@ def collect_and_write(
     """Write ``results.json`` of a grid that may be half done."""
     found = collect_results(grid, kind=kind, metrics=metrics, pilot=pilot)
     found = replace(found, caveats=(*notes, *caveats_of(found, estimate)))
+    found = _with_known_facts(found, grid.out / RESULTS)
     write_record(grid.out / RESULTS, found)
     return JobResult(grid.out, found, estimate)
+
+
+def _with_known_facts(found: Results, path: Path) -> Results:
+    """``found`` with what ``path`` knows already of the same runs, so that nothing is ranked or timed again."""
+    before = read_record(Results, path) if path.is_file() else None
+    if before is None or not before.baselines or (before.arms, before.model) != (found.arms, found.model):
+        return found
+    known = ("baselines", "corpus", "candidates", "shares", "seconds", "caveats")
+    return replace(found, **{name: getattr(before, name) for name in known})
 
 
 def collect_race(
@@ -119,7 +150,7 @@ def collect_race(
         model=None if chosen is None else chosen.done[0].run,
         decisions=decisions,
     )
-    found = replace(found, caveats=caveats_of(found, None))
+    found = _with_known_facts(replace(found, caveats=caveats_of(found, None)), folder / RESULTS)
     write_record(folder / RESULTS, found)
     return JobResult(folder, found)
 
@@ -260,7 +291,7 @@ def caveats_of(results: Results, estimate: Estimate | None) -> tuple[str, ...]:
             "choice may change the comparison. --learning-rate moves it."
         )
     untrained = [arm.name for arm in arms if arm.done and all(seed.best_step == 0 for seed in arm.done)]
-    if untrained:
+    if untrained and (len(arms) > 1 or results.kind == "sweep"):  # of one model the answer says it first
         found.append(
             f"Training did not raise the validation score of {', '.join(untrained)}: the weights kept are those before "
             "it. Train longer (--steps), or at other learning rates."

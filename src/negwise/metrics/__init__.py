@@ -11,13 +11,14 @@ A query without a positive or without a negative has no ranking to evaluate. No 
 
 from negwise.metrics.per_query import auc_per_query, hit_rate, mrr, ndcg, reciprocal_rank, reliability_of_ranks, wins
 from negwise.metrics.ranks import Ranks, rank, rank_catalogue
-from negwise.metrics.summary import MetricSummary, Ratio, evaluate
+from negwise.metrics.summary import MetricSummary, Ratio, difference, evaluate
 
 __all__ = [
     "MetricSummary",
     "Ranks",
     "Ratio",
     "auc_per_query",
+    "difference",
     "evaluate",
     "hit_rate",
     "mrr",

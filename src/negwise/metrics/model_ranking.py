@@ -121,7 +121,11 @@ class FullRanking:
         return max(1, min(CHUNK_QUERIES, CHUNK_SCORES // (self.last - self.first)))
 
     def ranks(self, queries: Tensor, positives: Ints, groups: Ints, vectors: CandidateVectors) -> Ranks:
-        return rank_catalogue(self._scores(queries, vectors), positives - self.first, *self._excluded(groups))
+        return self.ranks_of_scores(self._scores(queries, vectors), positives, groups)
+
+    def ranks_of_scores(self, scores: Any, positives: Ints, groups: Ints) -> Ranks:
+        """The same from ``scores`` (Q, N), the candidates in the order of their ids."""
+        return rank_catalogue(scores, positives - self.first, *self._excluded(groups))
 
     def top(self, queries: Tensor, positives: Ints, groups: Ints, vectors: CandidateVectors, n: int) -> Tensor:
         scores = self._scores(queries, vectors)

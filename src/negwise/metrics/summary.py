@@ -155,25 +155,55 @@ def evaluate(ranks: Ranks, cutoffs: Iterable[int] = (5, 10)) -> MetricSummary:
     With one positive in every query, auc equals auc_query and mrr equals rr. For the AUC of all scores together,
     pass them as one query: ``offsets = [0, N]``.
     """
-    scored = ranks.scored
-    positives, negatives = ranks.positives[scored], ranks.negatives[scored]
-    wins = per_query.wins(ranks)[scored]
-    metrics = {
-        "auc": Ratio.of(wins / negatives, positives),
-        "auc_pooled": Ratio.of(wins, positives * negatives),
-        "auc_query": Ratio.of(wins / (positives * negatives)),
-        "mrr": Ratio.of(per_query.mrr(ranks)[scored]),
-        "rr": Ratio.of(per_query.reciprocal_rank(ranks)[scored]),
-    }
     cuts = sorted(set(cutoffs))
-    metrics |= {f"ndcg@{n}": Ratio.of(per_query.ndcg(ranks, n)[scored]) for n in cuts}
-    metrics |= {f"hit@{n}": Ratio.of(per_query.hit_rate(ranks, n)[scored]) for n in cuts}
+    names = [*_PLAIN, *(f"ndcg@{n}" for n in cuts), *(f"hit@{n}" for n in cuts)]
     return MetricSummary(
-        queries=int(scored.sum()),
+        queries=int(ranks.scored.sum()),
         no_positive=int((ranks.positives == 0).sum()),
         no_negative=int(((ranks.positives > 0) & (ranks.negatives == 0)).sum()),
-        metrics=metrics,
+        metrics={name: Ratio.of(*_terms(ranks, name)) for name in names},
     )
+
+
+def difference(ranks: Ranks, others: Ranks, metric: str) -> Ratio:
+    """``metric`` of ``ranks`` less that of ``others``, paired by query: ``sum (y - y') / sum x``.
+
+    Both rank the same queries, so that their denominators x are the same. The standard error is that of `Ratio`.
+    """
+    for name in ("positives", "sizes"):
+        if not np.array_equal(getattr(ranks, name), getattr(others, name)):
+            raise InputError(
+                f"the two rankings differ in the {name} of their queries ({len(ranks.sizes)} and {len(others.sizes)} "
+                "queries), so they cannot be paired. Rank the same queries among the same candidates."
+            )
+    (mine, weights), (theirs, _) = _terms(ranks, metric), _terms(others, metric)
+    return Ratio.of(mine - theirs, weights)
+
+
+def _terms(ranks: Ranks, metric: str) -> tuple[per_query.Floats, ArrayLike]:
+    """Numerator (n,) and denominator of ``metric`` for each query that is scored."""
+    scored = ranks.scored
+    stem, at, cut = metric.partition("@")
+    if at and cut.isdigit() and stem in _CUT:
+        return _CUT[stem](ranks, int(cut))[scored], 1.0
+    if metric not in _PLAIN:
+        raise InputError(f"metric: got {metric!r}, expected {', '.join(_PLAIN)}, ndcg@N or hit@N.")
+    if not metric.startswith("auc"):
+        return _PLAIN[metric](ranks)[scored], 1.0
+    positives, negatives, wins = ranks.positives[scored], ranks.negatives[scored], per_query.wins(ranks)[scored]
+    if metric == "auc":
+        return wins / negatives, positives
+    return (wins, positives * negatives) if metric == "auc_pooled" else (wins / (positives * negatives), 1.0)
+
+
+_PLAIN = {
+    "auc": per_query.wins,
+    "auc_pooled": per_query.wins,
+    "auc_query": per_query.wins,
+    "mrr": per_query.mrr,
+    "rr": per_query.reciprocal_rank,
+}
+_CUT = {"ndcg": per_query.ndcg, "hit": per_query.hit_rate}
 
 
 def _fields(ratio: Ratio) -> tuple[Any, ...]:

@@ -153,6 +153,58 @@ class Difference:
 
 
 @dataclass(frozen=True)
+class QueryDifference:
+    """The model less a baseline in ``metric``: the mean over ``queries``, paired by query, with its 95% interval.
+
+    ``se``, ``low`` and ``high`` are None with fewer than two queries.
+    """
+
+    metric: str
+    mean: float
+    se: float | None
+    low: float | None
+    high: float | None
+    queries: int
+
+
+@dataclass(frozen=True)
+class Baseline:
+    """A ranking that needs no training, on the queries and candidates of the test split.
+
+    ``corpus`` are its scores among every text of the data, for text pairs.
+    """
+
+    name: str
+    scores: Scores
+    differences: tuple[QueryDifference, ...]
+    corpus: Scores | None = None
+
+
+@dataclass(frozen=True)
+class CorpusScores:
+    """The scores of the model among all ``candidates`` texts of the data, for the queries of the test split."""
+
+    candidates: int
+    scores: Scores
+
+
+@dataclass(frozen=True)
+class GainShare:
+    """The forecast share of the gain at K = ``k``, and the ``seconds`` of a step with it; None where not known.
+
+    ``low`` and ``high`` are the error of such forecasts. ``all`` marks the most negatives that there are.
+    """
+
+    k: float
+    metric: str
+    share: float | None = None
+    low: float | None = None
+    high: float | None = None
+    seconds: float | None = None
+    all: bool = False
+
+
+@dataclass(frozen=True)
 class PilotResult:
     """The run with K = 1 that an estimate rests on."""
 
@@ -178,7 +230,11 @@ class Decision:
 
 @dataclass(frozen=True)
 class Results:
-    """``results.json``, of a job that may be half done. ``model`` is the folder of the run that is kept."""
+    """``results.json``, of a job that may be half done. ``model`` is the folder of the run that is kept.
+
+    ``baselines``, ``corpus`` and ``candidates``, the number that a test query is ranked among on average, are those of
+    the model that is kept. ``seconds`` is the wall time of the whole job: reading, timing, training, test.
+    """
 
     kind: Literal["run", "sweep"]
     arms: tuple[ArmResult, ...]
@@ -189,4 +245,9 @@ class Results:
     differences: tuple[Difference, ...] = ()
     decisions: tuple[Decision, ...] = ()
     caveats: tuple[str, ...] = ()
+    baselines: tuple[Baseline, ...] = ()
+    corpus: CorpusScores | None = None
+    candidates: float | None = None
+    shares: tuple[GainShare, ...] = ()
+    seconds: float | None = None
     format: int = FORMAT

@@ -46,6 +46,10 @@ class Scores:
         """The metric ``metric``, such as "auc" or "ndcg@10"; None where it was not evaluated or is undefined."""
         return self.auc if metric == "auc" else self.metrics.get(metric)
 
+    def error(self, metric: str) -> float | None:
+        """The standard error of ``metric`` over queries; None where it is not known."""
+        return self.auc_se if metric == "auc" else self.metrics.get(f"{metric}_se")
+
 
 @dataclass(frozen=True)
 class StepRecord:

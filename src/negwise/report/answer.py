@@ -1,4 +1,4 @@
-"""The top of the page: K, the range as good, the gain over K = 1, the cost, and the lines that load the model."""
+"""The answer: what a page, a terminal and a notebook show first, and the lines that load the model."""
 
 from __future__ import annotations
 
@@ -7,7 +7,10 @@ from dataclasses import dataclass
 from negwise.records import Difference, lines_of_use
 from negwise.report.comparison import DIFFERENT_DATA
 from negwise.report.formatting import format_count, format_seconds, format_signed, metric_name
+from negwise.report.model_answer import model_answer
 from negwise.report.report_data import ArmRuns, Mean, ReportData
+from negwise.report.score_table import ScoreTable, ShareTable, score_stat
+from negwise.report.stat_tile import Stat
 from negwise.theory.estimate import Estimate
 
 VERDICTS = {
@@ -23,29 +26,30 @@ _PLUS_MINUS = "\N{PLUS-MINUS SIGN}"
 
 
 @dataclass(frozen=True)
-class Stat:
-    """One large number with its label, error bar and note. ``tone`` is "up", "down" or empty, and sets the colour."""
-
-    label: str
-    value: str
-    error: str = ""
-    note: str = ""
-    tone: str = ""
-
-
-@dataclass(frozen=True)
 class Answer:
-    """The top of the page. ``load`` has the two lines of Python that load the model; None without a model."""
+    """``notices`` come before all else. ``load`` has the two lines of Python that load the model; None without one.
+
+    ``advice`` says which K to take, by ``shares`` of the gain and the time of a step, and ``forecast`` what they rest
+    on. ``scores`` has the model beside its baselines.
+    """
 
     headline: str
     lead: str
     stats: tuple[Stat, ...]
-    verdict: str | None
-    load: str | None
+    verdict: str | None = None
+    load: str | None = None
+    notices: tuple[str, ...] = ()
+    advice: str | None = None
+    forecast: str | None = None
+    scores: ScoreTable | None = None
+    shares: ShareTable | None = None
 
 
 def make_answer(report: ReportData) -> Answer:
     """The answer for a job, a sweep, a run, a log or a comparison."""
+    load = None if report.model is None else _load_lines(report)
+    if report.kind == "run" and not report.paper:
+        return Answer(**vars(model_answer(report)), load=load)
     headline, lead, stats = {
         "run": _job_answer,
         "sweep": _sweep_answer,
@@ -55,7 +59,7 @@ def make_answer(report: ReportData) -> Answer:
     }[report.kind](report)
     estimate = report.estimate
     verdict = None if estimate is None else _verdict_text(estimate)
-    return Answer(headline, lead, tuple(stats), verdict, None if report.model is None else _load_lines(report))
+    return Answer(headline, lead, tuple(stats), verdict, load)
 
 
 def _verdict_text(estimate: Estimate) -> str:
@@ -125,11 +129,8 @@ def _run_answer(report: ReportData) -> tuple[str, str, list[Stat]]:
     for metric in report.metrics[:2]:
         value = None if run.test is None else run.test.value(metric)
         if value is not None:
-            se = run.test.auc_se if metric == "auc" and run.test is not None else None
-            bar = "" if se is None else f"{_PLUS_MINUS} {se:.4f}"
-            stats.append(
-                Stat(f"test {metric_name(metric)}", f"{value:.4f}", bar, "error bar over queries" if bar else "")
-            )
+            assert run.test is not None
+            stats.append(score_stat(report, run.test, metric))
     if run.seconds is not None:
         steps = format_count(run.steps or 0)
         best = "" if run.best_step is None else f"best at step {format_count(run.best_step)} of {steps}"
@@ -222,5 +223,6 @@ def _request_text(report: ReportData) -> str:
 
 
 def _load_lines(report: ReportData) -> str:
+    """A job is loaded from its folder, whichever of its runs is kept; else the model's own folder."""
     assert report.model is not None
-    return lines_of_use(report.model, str(report.model))
+    return lines_of_use(report.model, str(report.path if report.kind == "run" else report.model))

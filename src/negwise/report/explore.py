@@ -17,7 +17,10 @@ from scipy.special import log_ndtr
 import negwise
 from negwise.files import write_atomically
 from negwise.report.page import render_template
+from negwise.schedule.online_k import AUC_RELIABILITY, TOP_N_RELIABILITY
+from negwise.theory.gain import AUC_ERROR, LEAST_CANDIDATES, TOP_N_ERROR, TOP_N_POWER, TOP_N_SCALE
 from negwise.theory.horizon import HORIZON, RAMP_END, WELL_ABOVE_CHANCE
+from negwise.theory.metric_k import INFORMATION, discount_area
 from negwise.theory.optimum import FLAT, k_grid
 from negwise.theory.pilot_summary import SIMULATED_END
 from negwise.theory.reliability import reliability
@@ -27,6 +30,8 @@ from negwise.theory.verdict import LEAST_MARGIN
 # With interpolation by polynomials of six points, K* is within 0.1% and v within 1e-6, in 78 kB of text.
 LOWEST, HIGHEST, STEP = -2.0, 8.0, 0.1
 PER_DECADE, MAX_K = 24, 1e6
+TOP_METRIC = "ndcg@10"
+"""The metric of the top of a list that the page shows beside AUC."""
 
 
 def write_explore(out: Path) -> Path:
@@ -43,6 +48,14 @@ def explore_page() -> str:
         "horizon": HORIZON,
         "well_above_chance": WELL_ABOVE_CHANCE,
         "ramp_end": RAMP_END,
+        "online": {"auc": AUC_RELIABILITY, "top": TOP_N_RELIABILITY},
+        "top": {
+            "scale": TOP_N_SCALE,
+            "power": TOP_N_POWER,
+            "area": discount_area(TOP_METRIC, LEAST_CANDIDATES),
+            "information": INFORMATION,
+            "least": LEAST_CANDIDATES,
+        },
     }
     return render_template(
         "explore.html",
@@ -50,6 +63,7 @@ def explore_page() -> str:
         version=negwise.__version__,
         presets=presets,
         rules=rules,
+        errors={"auc": AUC_ERROR, "top": TOP_N_ERROR},
         data={**reliability_table(), "rules": rules, "presets": presets},
     )
 

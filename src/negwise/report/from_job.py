@@ -47,6 +47,7 @@ def job_report_data(folder: Path) -> ReportData:
     pilot_seconds = 0.0 if pilot is None else pilot.seconds or 0.0
     arms = [replace(arm, pilot_seconds=pilot_seconds) if arm.uses_pilot else arm for arm in arms]
     _check_names(folder, arms)
+    paper = job.request.get("method", "paper") == "paper"  # before there was a choice, every job was one
     report = ReportData(
         path=folder,
         kind=job.kind,
@@ -54,11 +55,14 @@ def job_report_data(folder: Path) -> ReportData:
         metrics=metrics_to_show(run for arm in arms for run in arm.done),
         estimates=() if estimate is None else ((folder.name, estimate),),
         pilot=pilot,
-        missing=tuple(_missing(job.kind, estimate, results is not None, pilot, arms)),
+        missing=tuple(_missing(job.kind == "run" and paper, estimate, results is not None, pilot, arms)),
         data=data,
         digest=data.digest,
         notes=job.plan.notes,
         settings=_settings(job),
+        paper=paper,
+        spent=job.plan.spent,
+        epoch=job.plan.times.epoch,
     )
     if results is None:
         return report
@@ -70,6 +74,11 @@ def job_report_data(folder: Path) -> ReportData:
         caveats=results.caveats,
         differences=results.differences,
         decisions=results.decisions,
+        baselines=results.baselines,
+        corpus=results.corpus,
+        candidates=results.candidates,
+        shares=results.shares,
+        seconds=results.seconds,
     )
 
 
@@ -113,12 +122,12 @@ def _check_names(folder: Path, arms: list[ArmRuns]) -> None:
 
 
 def _missing(
-    kind: str, estimate: Estimate | None, has_results: bool, pilot: PilotResult | None, arms: list[ArmRuns]
+    has_pilot: bool, estimate: Estimate | None, has_results: bool, pilot: PilotResult | None, arms: list[ArmRuns]
 ) -> list[str]:
     sentences = []
-    if kind == "run" and pilot is None:
+    if has_pilot and pilot is None:
         sentences.append("The pilot has not started.")
-    elif kind == "run" and estimate is None:
+    elif has_pilot and estimate is None:
         sentences.append("There is no estimate yet: the pilot has not ended.")
     if not has_results:
         sentences.append(f"There is no {RESULTS} yet. The page shows what the runs themselves have recorded.")
@@ -134,7 +143,7 @@ def _missing(
 
 
 def _settings(job: JobRecord) -> dict[str, dict[str, Any]]:
-    plan = {name: value for name, value in encode(job.plan).items() if name != "notes"}
+    plan = {name: value for name, value in encode(job.plan).items() if name not in ("notes", "costs")}
     return {
         "Request": job.request,
         "Plan": plan,

@@ -7,7 +7,9 @@ cannot close its script element, and ``charts=True`` brings the charting library
 from __future__ import annotations
 
 import functools
+import html
 import json
+import re
 from typing import Any
 
 from negwise.errors import InputError, require
@@ -37,6 +39,18 @@ def vega_bundle() -> str:
     return text.replace("</script", "<\\/script").replace("<!--", "\\u003c!--")
 
 
+def _mark_commands(text: str) -> str:
+    """``text`` escaped, with what one types, as ``--budget 3m`` or ``negwise sweep --k 1,4``, marked as code.
+
+    ``K = 4`` stays on one line.
+    """
+    marked = _COMMAND.sub(lambda found: f"<code>{found[0]}</code>", html.escape(text))
+    return re.sub(r"\bK = (?=\d)", "K&nbsp;=&nbsp;", marked)
+
+
+_COMMAND = re.compile(r"negwise [a-z]+(?: --[a-z-]+ [\w,:]+)*|--[a-z-]+ \w+")
+
+
 @functools.cache
 def _environment() -> Any:
     jinja2 = require("jinja2", extra="plot")
@@ -49,4 +63,5 @@ def _environment() -> Any:
         lstrip_blocks=True,
     )
     environment.filters["json"] = lambda value: markup(script_json(value))
+    environment.filters["commands"] = lambda text: markup(_mark_commands(str(text)))
     return environment

@@ -10,7 +10,17 @@ from pathlib import Path
 from typing import Any
 
 from negwise.datasets import DataReport
-from negwise.records import ArmResult, Decision, Difference, PilotResult, RunLog, SeedResult
+from negwise.records import (
+    ArmResult,
+    Baseline,
+    CorpusScores,
+    Decision,
+    Difference,
+    GainShare,
+    PilotResult,
+    RunLog,
+    SeedResult,
+)
 from negwise.theory.estimate import Estimate
 
 
@@ -79,7 +89,9 @@ class ReportData:
 
     ``missing`` has a sentence for each thing that is not there yet. ``model`` is the folder to load the model from.
     ``digest`` is the content hash of the data; None if it is not known. ``settings`` has tables by title, each a
-    mapping of names to values of the records.
+    mapping of names to values of the records. ``paper`` is true for a job with a pilot and an estimate. ``seconds`` is
+    the wall time of the whole job, ``spent`` the part of it before anything was trained, ``epoch`` the number of steps
+    in an epoch, 0 if it is not known.
     """
 
     path: Path
@@ -98,6 +110,14 @@ class ReportData:
     data: DataReport | None = None
     digest: str | None = None
     settings: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    paper: bool = True
+    baselines: tuple[Baseline, ...] = ()
+    corpus: CorpusScores | None = None
+    candidates: float | None = None
+    shares: tuple[GainShare, ...] = ()
+    seconds: float | None = None
+    spent: float = 0.0
+    epoch: int = 0
 
     @property
     def estimate(self) -> Estimate | None:

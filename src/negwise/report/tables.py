@@ -16,7 +16,7 @@ PROBLEMS_SHOWN = 10
 
 @dataclass(frozen=True)
 class Cell:
-    """A number and its standard error over seeds, as text; empty if there is none."""
+    """A number and its standard error, as text; empty if there is none."""
 
     value: str
     se: str = ""
@@ -47,6 +47,11 @@ class ResultsTable:
     rows: tuple[ArmRow, ...]
 
     @property
+    def is_one_run(self) -> bool:
+        """Whether there is one run, which is done: then there is nothing to compare."""
+        return len(self.rows) == 1 and self.rows[0].seeds == "1 of 1"
+
+    @property
     def has_tuning(self) -> bool:
         return any(row.tuning for row in self.rows)
 
@@ -65,7 +70,7 @@ def decision_rows(report: ReportData) -> list[tuple[str, str, str, str, str]]:
     """The decisions of a race: step, metric, candidates kept, candidates dropped, reason."""
 
     def candidates(names: Sequence[str], values: Mapping[str, float]) -> str:
-        return ", ".join(f"{name} ({values[name]:.4f})" if name in values else name for name in names)
+        return "; ".join(f"{name} ({values[name]:.4f})" if name in values else name for name in names)
 
     return [
         (
@@ -139,10 +144,13 @@ def _role(arm: ArmRuns) -> str:
 
 
 def _score_cell(arm: ArmRuns, metric: str) -> Cell:
+    """The error is over seeds, or with one seed over queries."""
     mean = arm.test(metric)
     if mean.value is None:
         return Cell("")
-    return Cell(f"{mean.value:.4f}", "" if mean.se is None else f"\N{PLUS-MINUS SIGN} {mean.se:.4f}")
+    one = next((run.test for run in arm.done if run.test is not None), None) if mean.n == 1 else None
+    error = mean.se if one is None else one.error(metric)
+    return Cell(f"{mean.value:.4f}", "" if error is None else f"\N{PLUS-MINUS SIGN} {error:.4f}")
 
 
 def _problems(arm: ArmRuns) -> list[str]:

@@ -14,6 +14,7 @@ from negwise.report.answer import make_answer
 from negwise.report.comparison import compare
 from negwise.report.estimate_figure import auc_curves, effectiveness_curve
 from negwise.report.figure import Figure
+from negwise.report.formatting import metric_name
 from negwise.report.from_job import is_job, job_report_data
 from negwise.report.from_log import log_report_data
 from negwise.report.from_run import is_run, run_report_data
@@ -111,6 +112,7 @@ def render_page(report: ReportData, figures: Sequence[Figure]) -> str:
         data=None if report.data is None else data_rows(report.data),
         settings=_settings_tables(report),
         version=negwise.__version__,
+        metric_name=metric_name,
     )
 
 

@@ -1,4 +1,4 @@
-/* The three figures, and how numbers read: what of an answer goes where. */
+/* The four figures, and how numbers read: what of an answer goes where. */
 
 const aucText = (auc) => auc.toFixed(Math.max(4, Math.ceil(-Math.log10(1 - auc)) + 2));
 const kText = (k) => (k < 9.995 ? k.toFixed(2) : k < 99.95 ? k.toFixed(1) : Math.round(k).toLocaleString("en"));
@@ -65,6 +65,19 @@ function drawKinds(place, ks, found) {
     summary: "Shares of good, easy and bad samples against K at this stage of training",
     marks: ({ x, y }) => [["good", zero, good], ["easy", good, easy], ["bad", easy, one]]
       .map(([kind, low, high]) => `<path class="${kind}" d="${area(ks, low, high, x, y)}"/>`).join(""),
+  });
+}
+
+/* What each K brings, of all that any K brings over K = 1; the lines level off and do not fall. */
+function drawGain(place, rules, ks, found, candidates) {
+  const quarters = [0, 0.25, 0.5, 0.75, 1].map((v) => [v, `${100 * v}%`]);
+  const top = Array.from(ks, (k) => topShare(rules, candidates, k));
+  draw(place, {
+    x: kAxis(),
+    y: { domain: [0, 1.04], ticks: quarters, title: "share of the gain over K = 1" },
+    summary: "Share of the gain against K, for AUC and for nDCG@10",
+    marks: ({ x, y }) => (told(found) ? `<path class="mean" d="${path(ks, aucShares(found.mean), x, y)}"/>` : "") +
+      `<path class="train" d="${path(ks, top, x, y)}"/>`,
   });
 }
 

@@ -5,7 +5,7 @@ const table = readTable(data);
 const { rules, presets } = data;
 const byId = (id) => document.getElementById(id);
 const { train, val } = presets[1];
-const START = { mode: "numbers", train, val, lam: 0.9, stage: 0.5, k: null, text: "" };
+const START = { mode: "numbers", train, val, lam: 0.9, stage: 0.5, k: null, candidates: 3416, text: "" };
 const LONGEST_LINK = 8000;
 
 let state = { ...START };
@@ -29,6 +29,10 @@ const CONTROLS = {
   lam: { check: within(0.5, 1), text: (lam) => `${+lam.toFixed(4)}` },
   stage: { check: within(0, 1), text: (stage) => `${+stage.toFixed(4)}` },
   k: { check: within(1, 1e6), text: (k) => `${+k.toPrecision(4)}`, onSlider: Math.log10, offSlider: (x) => 10 ** x },
+  candidates: {
+    check: within(rules.top.least, 1e6, " With fewer no share was measured."), text: (n) => `${Math.round(n)}`,
+    onSlider: Math.log10, offSlider: (x) => 10 ** x,
+  },
 };
 
 for (const [name, control] of Object.entries(CONTROLS)) {
@@ -152,14 +156,22 @@ function valuesAt(k) {
   const { found } = shown;
   const [label, now] = [atK(table, found.label, k), atK(table, found.now, k)];
   const stage = effectiveness(label, now, found.lam);
-  return { k, label, now, mean: atK(table, found.mean, k), stage, ...sampleKinds(label, now) };
+  const gain = { auc: atK(table, aucShares(found.mean), k), top: topShare(rules, state.candidates, k) };
+  return { k, label, now, mean: atK(table, found.mean, k), stage, gain, ...sampleKinds(label, now) };
 }
+
+const onlineText = (k) => (k === Infinity ? "over 1,000,000" : kText(k));
 
 function look(k) {
   const at = valuesAt(k);
   put("at-k", kText(k), k);
   for (const name of ["mean", "stage"]) put(`at-${name}`, vText(at[name]), at[name]);
   for (const name of ["good", "bad", "easy", "label", "now"]) put(`at-${name}`, shareText(at[name]), at[name]);
+  put("at-gain-auc", told(shown.found) ? shareText(at.gain.auc) : "—", at.gain.auc);
+  put("at-gain-top", shareText(at.gain.top), at.gain.top);
+  const online = onlineK(table, rules, shown.found.now, state.candidates);
+  for (const name of ["auc", "top"]) put(`online-${name}`, onlineText(online[name]), online[name]);
+  crosshair(byId("gain-chart"), k, [...(told(shown.found) ? [[at.gain.auc, "mean"]] : []), [at.gain.top, "train"]]);
   const best = told(shown.found) && k === shown.found.k; // which the charts mark already
   crosshair(byId("v-chart"), k, [...(best ? [] : [[at.mean, "mean"]]), [at.stage, "stage"]], best ? "best" : "look");
   crosshair(byId("kinds-chart"), k, [], best ? "best" : "look");
@@ -172,6 +184,9 @@ function hover(k) {
     ["K", kText(k)], ["v, mean over training", vText(at.mean), "mean"], ["v at this stage", vText(at.stage), "stage"]]);
   tip(byId("kinds-chart"), at.k, k === null ? [] : [
     ["K", kText(k)], ...["good", "easy", "bad"].map((kind) => [kind, shareText(at[kind]), kind])]);
+  tip(byId("gain-chart"), at.k, k === null ? [] : [
+    ["K", kText(k)], ...(told(shown.found) ? [["AUC", shareText(at.gain.auc), "mean"]] : []),
+    ["nDCG@10", shareText(at.gain.top), "train"]]);
 }
 
 /* ---- charts */
@@ -179,6 +194,7 @@ function hover(k) {
 function drawCharts() {
   drawEffectiveness(byId("v-chart"), table.ks, shown.found);
   drawKinds(byId("kinds-chart"), table.ks, shown.found);
+  drawGain(byId("gain-chart"), rules, table.ks, shown.found, state.candidates);
   drawTraining(byId("training-chart"), table, shown);
 }
 
@@ -196,7 +212,7 @@ function hoverTraining(step) {
     ["validation AUC", aucText(lineAt(val.steps, val.auc, step)), "val"]]);
 }
 
-for (const id of ["v-chart", "kinds-chart"]) watch(byId(id), hover, (k) => change({ k: Number(CONTROLS.k.text(k)) }));
+for (const id of ["v-chart", "kinds-chart", "gain-chart"]) watch(byId(id), hover, (k) => change({ k: Number(CONTROLS.k.text(k)) }));
 watch(byId("training-chart"), hoverTraining);
 new ResizeObserver(() => { drawCharts(); look(lookedAt()); }).observe(byId("results"));
 
@@ -213,6 +229,7 @@ function remember() {
     if (state.mode === "numbers") parts.val = state.val;
     else if (state.text.length <= LONGEST_LINK) parts.curve = state.text;
     if (state.k !== null) parts.k = state.k;
+    if (state.candidates !== START.candidates) parts.candidates = state.candidates;
     byId("link-long").hidden = state.mode === "numbers" || state.text.length <= LONGEST_LINK;
     history.replaceState(null, "", `#${new URLSearchParams(parts)}`);
     known = location.hash;

@@ -122,6 +122,43 @@ function optimum(table, vs, flat) {
   return { k, kInt, value, atEnd, flat: [Math.min(from, kInt), to === null ? null : Math.max(to, kInt)] };
 }
 
+/* The share of the gain in AUC at each K of the table: v held at its maximum, from K = 1 on. */
+function aucShares(mean) {
+  const top = Math.max(...mean);
+  let risen = -Infinity;
+  return mean.map((v) => {
+    risen = Math.max(risen, v);
+    return top > mean[0] ? (risen - mean[0]) / (top - mean[0]) : 1;
+  });
+}
+
+/* The same for the top of a list among `candidates`: a saturating curve, fitted on measured runs. */
+const topShare = (rules, candidates, k) =>
+  (k - 1) / (k - 1 + rules.top.scale * (candidates / rules.top.area) ** rules.top.power);
+
+/* The K at which a falling curve over the table's K is at r; 1 if it is below r there, Infinity beyond the table. */
+function kAtReliability(table, curve, r) {
+  const last = curve.length - 1;
+  if (curve[0] <= r) return 1;
+  if (curve[last] > r) return Infinity;
+  let [low, high] = [0, last];
+  for (let i = 0; i < 50; i++) {
+    const middle = (low + high) / 2;
+    if (interpolate(curve, middle) > r) low = middle;
+    else high = middle;
+  }
+  return 10 ** (low / table.perDecade);
+}
+
+/* Online K at this stage: for AUC, and for the top of a list, where K for the metric bounds it. */
+function onlineK(table, rules, now, candidates) {
+  const bound = Math.max(candidates / rules.top.area, rules.top.information);
+  return {
+    auc: kAtReliability(table, now, rules.online.auc),
+    top: Math.min(kAtReliability(table, now, rules.online.top), bound, candidates - 1),
+  };
+}
+
 /* Everything that one view shows: curves over K, the best K, and what to think of it.
 
    `reading` has the label separation, `pairs` (the model's training, as separations with weights), `at(share)` (the

@@ -1,0 +1,103 @@
+"""What the answer of a job needs beside its scores: baselines, the whole corpus, shares of the gain, the whole cost."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+from negwise.jobs.gain_shares import measured_costs, shares_of
+from negwise.jobs.results import JobResult
+from negwise.records import (
+    JOB,
+    LOG,
+    RESULTS,
+    JobRecord,
+    Plan,
+    Results,
+    read_record,
+    read_result,
+    read_run,
+    write_record,
+)
+from negwise.requests import parse_duration
+from negwise.tasks import Task
+from negwise.tasks.baselines import baselines_of, corpus_scores
+from negwise.training import load_weights, read_ranks
+
+CORPUS_SHARE = 0.05
+"""Of the budget, that ranking among the whole corpus may take."""
+
+
+def add_answer_facts(
+    result: JobResult,
+    task: Task,
+    *,
+    device: str,
+    most: float,
+    began: float,
+    log: Callable[[str], None],
+) -> JobResult:
+    """``result`` with what the answer needs, written to ``results.json``.
+
+    ``task`` is that of the model that is kept, whose weights it gets where something is missing; the model then ranks
+    on ``device``. ``most`` is the number of negatives that a row can have, ``began`` the `time.monotonic` at which
+    this call of the job began.
+    """
+    record, folder = result.record, result.folder
+    if record.model is None:
+        return result
+    job = read_record(JobRecord, folder / JOB)
+    plan = job.plan
+    if not record.baselines:
+        log("Comparing the model with what needs no training ...")
+        budget = job.request.get("budget")
+        room = None if budget is None else CORPUS_SHARE * parse_duration(str(budget))
+        record = _compared(record, folder, task, device, plan, room)
+    candidates = None if record.candidates is None else round(record.candidates)
+    record = replace(
+        record,
+        shares=shares_of(record.metrics[0], candidates, measured_costs(plan), most=most, estimate=result.estimate),
+        seconds=whole_seconds(record.seconds, plan.spent, trained_seconds(folder), time.monotonic() - began),
+    )
+    write_record(folder / RESULTS, record)
+    return replace(result, record=record)
+
+
+def whole_seconds(before: float | None, spent: float, trained: float, this_call: float) -> float:
+    """Wall time of a job: that of the call that did it, or where it was resumed the sum of what its records hold."""
+    return round(max(this_call, spent + trained, before or 0.0), 3)
+
+
+def trained_seconds(folder: Path) -> float:
+    """Seconds of all training in the folder of a job, that of candidates which were dropped included."""
+    total = 0.0
+    for log in folder.glob(f"runs/*/seed-*/{LOG}"):
+        result = read_result(log.parent)
+        steps = () if result is not None else read_run(log).steps
+        total += result.seconds if result is not None else (steps[-1].time or 0.0) if steps else 0.0
+    return total
+
+
+def corpus_seconds(plan: Plan, task: Task) -> float:
+    """About how long it takes to rank among the whole corpus: an evaluation whose candidates are all texts."""
+    first, last = task.data.val.candidates
+    return plan.times.evaluation * task.data.n_items / max(last - first, 1)
+
+
+def _compared(record: Results, folder: Path, task: Task, device: str, plan: Plan, room: float | None) -> Results:
+    """``record`` with baselines and, for text pairs and within ``room`` seconds, the scores among the whole corpus."""
+    assert record.model is not None
+    run = folder / record.model
+    ranks = read_ranks(run)
+    load_weights(task.model, run)
+    task.model.to(device)
+    found = replace(record, baselines=baselines_of(task, ranks, record.metrics), candidates=float(ranks.sizes.mean()))
+    if task.data.name == "pairs" and room is not None and corpus_seconds(plan, task) > room:
+        left_out = (
+            f"The model was not ranked among all {task.data.n_items:,} texts: that takes about "
+            f"{corpus_seconds(plan, task):.0f} s, more than {CORPUS_SHARE:.0%} of the budget."
+        )
+        return replace(found, caveats=(*found.caveats, left_out))
+    return replace(found, corpus=corpus_scores(task, record.metrics))

@@ -1,0 +1,62 @@
+"""K over training, and why it was so large, in plain words."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from negwise.records import RunLog
+from negwise.report.formatting import metric_name
+
+
+@dataclass(frozen=True)
+class KOverTraining:
+    """K of the first and of the last step, and what set or bounded the last one."""
+
+    start: float
+    end: float
+    reason: str | None
+
+    @property
+    def text(self) -> str:
+        """K = 9 → 374, or K = 100 if it did not move."""
+        start, end = format_k(self.start), format_k(self.end)
+        return f"K = {end}" if start == end else f"K = {start} \N{RIGHTWARDS ARROW} {end}"
+
+
+def k_over_training(log: RunLog | None) -> KOverTraining | None:
+    """K from the first step to the last; None for a log without steps."""
+    known = [record for record in log.steps if record.k is not None] if log is not None else []
+    if not known or known[0].k is None or known[-1].k is None:
+        return None
+    return KOverTraining(known[0].k, known[-1].k, known[-1].k_reason)
+
+
+def reason_in_words(reason: str | None, rule: str) -> str:
+    """The reason of a log record as a sentence; without one, ``rule`` is what set K."""
+    if reason is None:
+        return "K was typed." if _is_number(rule) else f"K follows the rule {rule}."
+    if found := re.fullmatch(r"P\(K\) held at ([\d.e-]+)(, by the win rate)?", reason):
+        share = f"{100 * float(found[1]):g}%"
+        by = " The win rate stands in for that share." if found[2] else ""
+        return f"K grew as far as the model puts a positive above all its negatives in {share} of the rows.{by}"
+    if found := re.fullmatch(r"bounded by K for (\S+), ([\d.e+]+)", reason):
+        return f"{format_k(float(found[2]))} negatives are enough for {metric_name(found[1])} among these candidates."
+    if reason == "bounded by the validation ranks":
+        return "Validation held K back: the model ranks its training data far better than new data."
+    if found := re.fullmatch(r"bounded by max_k, ([\d.e+]+)", reason):
+        return "These are all the negatives that a row can have, or that fit into memory."
+    if found := re.fullmatch(r"min_k, ([\d.e+]+)", reason):
+        return f"K is at its floor, {format_k(float(found[1]))}."
+    if reason == "nothing seen yet":
+        return "Training was too short for K to move."
+    return f"What set K: {reason}."
+
+
+def format_k(k: float) -> str:
+    """374.3 -> 374, 4.25 -> 4.2, 9 -> 9."""
+    return f"{k:,.0f}" if k >= 10 or float(k).is_integer() else f"{k:.1f}"
+
+
+def _is_number(text: str) -> bool:
+    return re.fullmatch(r"\d+(\.\d+)?", text) is not None

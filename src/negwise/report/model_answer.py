@@ -1,0 +1,179 @@
+"""The answer of the main job: one model, the K it was trained with and why, and how good it is."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from negwise.report.formatting import format_count, format_seconds, metric_name
+from negwise.report.k_in_words import KOverTraining, k_over_training, reason_in_words
+from negwise.report.report_data import ArmRuns, ReportData, SeedRun
+from negwise.report.score_table import (
+    ScoreTable,
+    ShareTable,
+    baseline_notice,
+    baseline_stat,
+    lead_over,
+    score_stat,
+    score_table,
+    share_table,
+    strongest,
+)
+from negwise.report.stat_tile import Stat
+from negwise.report.undertrained import find_undertrained, undertrained_text
+from negwise.requests import parse_duration
+from negwise.theory.gain_advice import Measured, advice, contradiction
+
+FEW_QUERIES = 50
+"""Test queries below which a score says little."""
+
+
+@dataclass(frozen=True)
+class ModelAnswer:
+    """``notices`` come first: what would mislead a reader who looks at the figures alone."""
+
+    headline: str
+    lead: str
+    notices: tuple[str, ...]
+    stats: tuple[Stat, ...]
+    advice: str | None = None
+    forecast: str | None = None
+    scores: ScoreTable | None = None
+    shares: ShareTable | None = None
+
+
+def model_answer(report: ReportData) -> ModelAnswer:
+    """The answer of a job that trains one model; of a job that is not done, what there is."""
+    arm = report.chosen_arm
+    if arm is None or not arm.done:
+        return ModelAnswer("The model is not trained yet.", _request_text(report), (), ())
+    run = arm.done[0]
+    course = k_over_training(run.log)
+    notices = _notices(report, arm, run)
+    answer = ModelAnswer(
+        headline=_headline(report, run, course, hardly_trained=any("hardly trained" in text for text in notices)),
+        lead=f"{_request_text(report)} {_course_text(course, arm)}".strip(),
+        notices=notices,
+        stats=tuple(_stats(report, arm, run, course)),
+        scores=score_table(report, run),
+        shares=share_table(report.shares),
+    )
+    if not report.shares:
+        return answer
+    return replace(
+        answer, advice=advice(report.shares, metric_name(report.metrics[0])), forecast=_forecast_text(report)
+    )
+
+
+def _headline(report: ReportData, run: SeedRun, course: KOverTraining | None, *, hardly_trained: bool) -> str:
+    found = strongest(report)
+    if found is not None and lead_over(found[1]) != "ahead":
+        name = "the most popular items" if found[0].name == "most popular" else found[0].name
+        return f"The model does not beat {name}."
+    if hardly_trained:
+        return "The model is hardly trained."
+    metric = report.metrics[0]
+    value = None if run.test is None else run.test.value(metric)
+    score = "A model" if value is None else f"{metric_name(metric)} {value:.3f}"
+    return score if course is None else f"{score} with {course.text}"
+
+
+def _notices(report: ReportData, arm: ArmRuns, run: SeedRun) -> tuple[str, ...]:
+    found = [baseline_notice(report, run.test)]
+    steps = run.steps or 0
+    if run.best_step == 0:
+        found.append("Training did not improve the model on validation: the weights kept are those before training.")
+    short = find_undertrained(steps, report.epoch, run.best_step, run.log, report.metrics[0])
+    if short is not None:
+        found.append(undertrained_text(short, steps, run.seconds, report.seconds, _budget(report)))
+    queries = None if run.test is None else run.test.queries
+    if queries is not None and queries < FEW_QUERIES:
+        found.append(f"There are only {queries} test queries, so the scores say little. More data would tell more.")
+    if len(arm.seeds) > len(arm.done):
+        found.append(f"{len(arm.seeds) - len(arm.done)} of {len(arm.seeds)} seeds are not done.")
+    return tuple(text for text in found if text is not None)
+
+
+def _budget(report: ReportData) -> float | None:
+    """Seconds that were asked for; None without a budget, or where steps were."""
+    request = report.settings.get("Request", {})
+    typed = request.get("budget")
+    return None if typed is None or request.get("steps") is not None else parse_duration(str(typed))
+
+
+def _stats(report: ReportData, arm: ArmRuns, run: SeedRun, course: KOverTraining | None) -> list[Stat]:
+    found: list[Stat | None] = []
+    if course is not None:
+        found.append(Stat("negatives per positive", course.text, note=reason_in_words(course.reason, arm.rule)))
+    if run.test is not None:
+        found.append(score_stat(report, run.test, report.metrics[0]))
+    found += [baseline_stat(report), _cost(report, run)]
+    return [stat for stat in found if stat is not None]
+
+
+def _cost(report: ReportData, run: SeedRun) -> Stat | None:
+    """All of the cost: the wall time of the job, and what it went into."""
+    if report.seconds is None and run.seconds is None:
+        return None
+    trained = sum(one.seconds or 0.0 for arm in report.arms for one in arm.seeds)
+    parts = [f"{format_seconds(trained)} of training"]
+    if report.spent:
+        parts.insert(0, f"{format_seconds(report.spent)} of reading and timing")
+    if report.seconds is None:
+        return Stat("time of training", format_seconds(trained))
+    rest = report.seconds - trained - report.spent
+    if rest >= 1:
+        parts.append(f"{format_seconds(rest)} for {'the race and ' if report.decisions else ''}all else")
+    return Stat("cost, all of it", format_seconds(report.seconds), note=", ".join(parts))
+
+
+def _course_text(course: KOverTraining | None, arm: ArmRuns) -> str:
+    if course is None:
+        return ""
+    if course.text.count("\N{RIGHTWARDS ARROW}") == 0:
+        return f"{course.text} throughout."
+    start, _, end = course.text.removeprefix("K = ").partition(" \N{RIGHTWARDS ARROW} ")
+    how = "rose" if course.end > course.start else "fell"
+    when = "while the model trained" if arm.rule.startswith("online") else "over training"
+    return f"K {how} from {start} to {end} {when}."
+
+
+def _forecast_text(report: ReportData) -> str:
+    """What the shares rest on, and what counts where a measurement says otherwise."""
+    if not any(row.share is not None for row in report.shares):
+        return "The times were measured on this machine."
+    metric = report.metrics[0]
+    measured = [
+        Measured(arm.k, mean.value, _error(arm, metric))
+        for arm in report.arms
+        if arm.fixed and arm.k is not None and (mean := arm.test(metric)).value is not None
+    ]
+    base = "The shares are forecasts from other data sets. The times were measured on this machine."
+    found = contradiction(report.shares, measured)
+    if found is not None:
+        return f"{base} {found}"
+    trained = "agree with them" if len(measured) > 1 else "would count more; none were trained here"
+    return f"{base} Measurements of other K on this data {trained}."
+
+
+def _error(arm: ArmRuns, metric: str) -> float | None:
+    """Over seeds, or with one seed over queries."""
+    mean = arm.test(metric)
+    test = arm.done[0].test if arm.done else None
+    return mean.se if mean.se is not None else None if test is None else test.error(metric)
+
+
+def _request_text(report: ReportData) -> str:
+    request = report.settings.get("Request", {})
+    plan = report.settings.get("Plan", {})
+    model = request.get("model") or plan.get("training", {}).get("model")
+    what = " on ".join(str(part) for part in (model, request.get("data")) if part)
+    arm = report.chosen_arm
+    parts = [what] if what else []
+    if arm is not None and arm.done:
+        run = arm.done[0]
+        if run.steps is not None:
+            epochs = f" ({run.steps / report.epoch:.1f} epochs)" if report.epoch else ""
+            parts.append(f"{format_count(run.steps)} steps{epochs}")
+        if arm.learning_rate is not None:
+            parts.append(f"learning rate {arm.learning_rate:g}")
+    return f"{', '.join(parts)}." if parts else ""

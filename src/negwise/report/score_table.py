@@ -1,0 +1,169 @@
+"""The model beside what needs no training: scores with their error over queries, and differences paired by query."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from negwise.records import Baseline, GainShare, QueryDifference, Scores
+from negwise.report.formatting import format_count, format_signed, metric_name
+from negwise.report.k_in_words import format_k
+from negwise.report.report_data import ReportData, SeedRun
+from negwise.report.stat_tile import Stat
+
+_PLUS_MINUS = "\N{PLUS-MINUS SIGN}"
+
+
+@dataclass(frozen=True)
+class ScoreTable:
+    """``columns`` and ``rows`` as text, the model first; ``note`` says on how many queries and among how many."""
+
+    columns: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+    note: str
+
+
+@dataclass(frozen=True)
+class ShareTable:
+    """K, the share of the gain, its error and milliseconds of a step, as text."""
+
+    columns: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+
+
+def score_table(report: ReportData, run: SeedRun) -> ScoreTable | None:
+    """Test scores of the model and of its baselines; None for a run without a test."""
+    if run.test is None:
+        return None
+    first = report.metrics[0]
+    columns = ["", *(f"test {metric_name(metric)}" for metric in report.metrics)]
+    if report.corpus is not None:
+        columns.append(f"{metric_name(first)} among all {format_count(report.corpus.candidates)} texts")
+    if report.baselines:
+        columns.append(f"model ahead in {metric_name(first)} (95%)")
+    own = [_cell(run.test, metric) for metric in report.metrics]
+    own += [] if report.corpus is None else [_cell(report.corpus.scores, first)]
+    rows = [("the model", *own, *([""] if report.baselines else []))]
+    for baseline in report.baselines:
+        cells = [_cell(baseline.scores, metric) for metric in report.metrics]
+        if report.corpus is not None:
+            cells.append("" if baseline.corpus is None else _cell(baseline.corpus, first))
+        gap = difference_in(baseline, first)
+        rows.append((baseline.name, *cells, "" if gap is None else _gap_text(gap)))
+    note = f"{_PLUS_MINUS} is the standard error over queries. {sample_text(report, run.test)}."
+    if report.baselines:
+        note += " Differences are paired by query."
+    return ScoreTable(tuple(columns), tuple(rows), note)
+
+
+def share_table(shares: tuple[GainShare, ...]) -> ShareTable | None:
+    """What each K brings and costs; None if neither is known."""
+    if not any(row.share is not None or row.seconds is not None for row in shares):
+        return None
+    rows = [
+        (
+            f"{format_k(row.k)}{' (all)' if row.all else ''}",
+            "not known" if row.share is None else f"{100 * row.share:.0f}%",
+            ""
+            if row.low is None or row.high is None or row.low == row.high
+            else f"{100 * row.low:.0f} to {100 * row.high:.0f}%",
+            "not measured" if row.seconds is None else f"{1e3 * row.seconds:.3g} ms",
+        )
+        for row in shares
+    ]
+    return ShareTable(("K", "share of the gain", "error of the forecast", "time of a step"), tuple(rows))
+
+
+def sample_text(report: ReportData, scores: Scores) -> str:
+    """500 test queries, each among 3,416 candidates."""
+    found = "number of queries not known" if scores.queries is None else f"{format_count(scores.queries)} test queries"
+    if report.candidates is None:
+        return found
+    return f"{found}, each among {format_count(round(report.candidates))} candidates"
+
+
+def difference_in(baseline: Baseline, metric: str) -> QueryDifference | None:
+    return next((gap for gap in baseline.differences if gap.metric == metric), None)
+
+
+def strongest(report: ReportData) -> tuple[Baseline, QueryDifference] | None:
+    """The baseline that the model is least ahead of, and by how much."""
+    metric = report.metrics[0]
+    found = [(baseline, gap) for baseline in report.baselines if (gap := difference_in(baseline, metric)) is not None]
+    return min(found, key=lambda pair: pair[1].mean) if found else None
+
+
+def lead_over(gap: QueryDifference) -> str:
+    """ "ahead", "behind", or "level" if the 95% interval has 0 in it or there is none."""
+    if gap.low is None or gap.high is None:
+        return "level"
+    return "ahead" if gap.low > 0 else "behind" if gap.high < 0 else "level"
+
+
+def baseline_notice(report: ReportData, test: Scores | None) -> str | None:
+    """That the model does not beat a baseline, with the figures; None if it beats all of them."""
+    found = strongest(report)
+    if found is None or test is None or lead_over(found[1]) == "ahead":
+        return None
+    baseline, gap = found
+    metric = report.metrics[0]
+    mine, theirs = test.value(metric), baseline.scores.value(metric)
+    figures = "" if mine is None or theirs is None else f"{metric_name(metric)} {mine:.4f} against {theirs:.4f}, "
+    figures += f"{format_signed(gap.mean)}{_interval(gap)}, {_queries(gap.queries)}"
+    how = "is worse than" if lead_over(gap) == "behind" else "cannot be told from"
+    better = [other.metric for other in baseline.differences if lead_over(other) == "ahead"]
+    ahead = [
+        f"{metric_name(name)} ({test.value(name):.4f} against {baseline.scores.value(name):.4f})" for name in better
+    ]
+    found_ahead = f" It is ahead in {' and '.join(ahead)}." if ahead else ""
+    return f"The model {how} {_the(baseline.name)}, which needs no training: {figures}.{found_ahead}"
+
+
+def baseline_stat(report: ReportData) -> Stat | None:
+    """How far the model is ahead of the strongest baseline."""
+    found = strongest(report)
+    if found is None:
+        return None
+    baseline, gap = found
+    tone = {"ahead": "up", "behind": "down", "level": ""}[lead_over(gap)]
+    note = _interval(gap).strip(" ()") + ("" if gap.se in (None, 0) else ", paired by query")
+    label = f"{metric_name(gap.metric)} above {_the(baseline.name)}"
+    return Stat(label, format_signed(gap.mean), note=note, tone=tone)
+
+
+def score_stat(report: ReportData, scores: Scores, metric: str) -> Stat:
+    """A test score with its error over queries, their number, and among how many candidates."""
+    value, error = scores.value(metric), scores.error(metric)
+    if value is None:
+        return Stat(f"test {metric_name(metric)}", "none", note="not evaluated")
+    note = sample_text(report, scores)
+    if report.corpus is not None and (whole := report.corpus.scores.value(metric)) is not None:
+        note += f"; {whole:.4f} among all {format_count(report.corpus.candidates)} texts"
+    bar = "" if error is None else f"{_PLUS_MINUS} {error:.4f}"
+    return Stat(f"test {metric_name(metric)}", f"{value:.4f}", bar, note)
+
+
+def _cell(scores: Scores, metric: str) -> str:
+    value, error = scores.value(metric), scores.error(metric)
+    if value is None:
+        return ""
+    return f"{value:.4f}" + ("" if error is None else f" {_PLUS_MINUS} {error:.4f}")
+
+
+def _gap_text(gap: QueryDifference) -> str:
+    return f"{format_signed(gap.mean)}{_interval(gap, words='')}"
+
+
+def _interval(gap: QueryDifference, words: str = "95% interval ") -> str:
+    if gap.low is None or gap.high is None:
+        return ""
+    if gap.se == 0:
+        return " (the same on every query)"
+    return f" ({words}{format_signed(gap.low)} to {format_signed(gap.high)})"
+
+
+def _queries(n: int) -> str:
+    return "1 query" if n == 1 else f"{format_count(n)} queries"
+
+
+def _the(name: str) -> str:
+    return "the most popular items" if name == "most popular" else name

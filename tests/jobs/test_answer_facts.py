@@ -1,0 +1,71 @@
+"""A small job that is really trained: baselines and scores are those of its own model, and nothing is done twice."""
+
+import json
+import random
+from dataclasses import replace
+
+import pytest
+
+from negwise import metrics
+from negwise.jobs.answer_facts import _compared, corpus_seconds
+from negwise.jobs.main_job import run_job
+from negwise.metrics.model_ranking import rank_positives
+from negwise.records import JobRecord, RunConfig, decode, read_record
+from negwise.requests import RunRequest, TrainRequest
+from negwise.tasks import baselines, evaluation_splits, make_task
+from negwise.training import load_weights, read_ranks
+
+
+def write_pairs(file, n=150):
+    """A left text shares half of its words with its right text."""
+    dice = random.Random(0)
+    rows = []
+    for _ in range(n):
+        words = [f"w{w}" for w in dice.sample(range(90), 6)]
+        rows.append({"left": " ".join(words[:3]), "right": " ".join([*words[2:], f"w{dice.randrange(90)}"])})
+    file.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return file
+
+
+@pytest.fixture
+def request_(tmp_path, monkeypatch):
+    monkeypatch.setenv("NEGWISE_CACHE", str(tmp_path / "cache"))
+    data = str(write_pairs(tmp_path / "pairs.jsonl"))
+    return RunRequest(data=data, out=str(tmp_path / "job"), steps=6, batch_size=32, device="cpu")
+
+
+def test_the_facts_are_those_of_the_model(request_, monkeypatch):
+    said = []
+    result = run_job(request_, log=said.append)
+    record, folder = result.record, result.folder
+    run = folder / record.model
+    trained = make_task(decode(TrainRequest, read_record(RunConfig, run / "config.json").run, "run"))
+    load_weights(trained.model, run)
+    ranks = read_ranks(run)
+    split = evaluation_splits(trained.data)["test"]
+    (bm25,) = record.baselines
+    theirs = metrics.evaluate(baselines.bm25_ranks(trained.data, split))
+    assert bm25.scores.value("hit@5") == pytest.approx(theirs["hit@5"].value)
+    assert bm25.differences[0].mean == pytest.approx(metrics.evaluate(ranks)["hit@5"].value - theirs["hit@5"].value)
+
+    whole = baselines.FullRanking(split.examples, split.query_examples, 0, trained.data.n_items, split.exclusions)
+    among_all = metrics.evaluate(rank_positives(trained.model, whole))
+    assert record.corpus.candidates == trained.data.n_items
+    assert record.corpus.scores.auc == pytest.approx(among_all.auc.value, abs=1e-6)
+    assert record.candidates == pytest.approx(ranks.sizes.mean())
+    assert record.shares[0].k == 1 and record.shares[-1].all
+    trained_for = sum(seed.seconds for arm in record.arms for seed in arm.seeds)
+    assert record.seconds > trained_for
+    assert (folder / "report.html").exists() and any("needs no training" in line for line in said)
+
+    plan = read_record(JobRecord, folder / "job.json").plan
+    assert corpus_seconds(plan, trained) == pytest.approx(plan.times.evaluation * 150 / 15, rel=0.2)
+    bare = replace(record, baselines=(), corpus=None)
+    short = _compared(bare, folder, trained, "cpu", plan, room=1e-6)
+    assert short.corpus is None and short.baselines[0].scores == bm25.scores
+    assert "was not ranked among all 150 texts" in short.caveats[-1]
+
+    monkeypatch.setattr("negwise.jobs.answer_facts._compared", lambda *_: pytest.fail("ranked again"))
+    again = run_job(request_, log=said.append)
+    assert again.record == record
+    assert again.to_dict()["answer"]["headline"] == result.answer.headline

@@ -1,0 +1,66 @@
+"""Shares of the gain and seconds of a step at a few K."""
+
+import json
+
+import pytest
+
+import negwise as nw
+from negwise.jobs.answer_facts import whole_seconds
+from negwise.jobs.gain_shares import measured_costs, seconds_at, shares_of
+from negwise.records import Plan, Results, RunLengths, StepCost, StepTimes, decode, encode
+
+COSTS = (StepCost(1, 0.1), StepCost(101, 0.2), StepCost(301, 0.8))
+
+
+def test_shares_are_those_of_the_forecast():
+    found = shares_of("ndcg@10", 3416, COSTS, most=3415)
+    assert [row.k for row in found] == [1, 4, 20, 100, 300, 301, 1000, 3415]
+    assert [row.all for row in found] == [False] * 7 + [True]
+    assert (found[0].share, found[0].low, found[0].high) == (0.0, 0.0, 0.0)
+    for row in found[1:]:
+        theirs = nw.share_of_gain(row.k, metric="ndcg@10", candidates=3416)
+        assert (row.share, row.low, row.high) == (theirs.share, theirs.low, theirs.high)
+    assert [row.seconds for row in found] == pytest.approx([0.1, 0.103, 0.119, 0.199, 0.797, 0.8, None, None])
+
+
+@pytest.mark.parametrize(("metric", "candidates"), [("ndcg@10", 37), ("ndcg@10", None), ("auc", 3416), ("hit@50", 99)])
+def test_a_share_that_was_never_measured_is_not_known(metric, candidates):
+    found = shares_of(metric, candidates, COSTS, most=36)
+    assert [row.k for row in found] == [1, 4, 20, 36]
+    assert all(row.share is row.low is row.high is None for row in found)
+    assert all(row.seconds is not None for row in found)
+
+
+def test_auc_has_shares_with_an_estimate():
+    estimate = nw.optimal_k(train_auc=0.9552)
+    found = shares_of("auc", 3416, (), most=1000, estimate=estimate)
+    assert found[2].share == nw.share_of_gain(20, estimate=estimate).share
+    assert all(row.seconds is None for row in found)
+
+
+def test_seconds_are_linear_between_measured_k():
+    assert seconds_at(51, COSTS[::-1]) == pytest.approx(0.15)
+    assert seconds_at(0.5, COSTS) is seconds_at(302, COSTS) is seconds_at(5, ()) is None
+
+
+def plan_of(costs=()):
+    times = StepTimes(0.9, 1.0, 0.5, 2.0, k=376.0, epoch=117)
+    return Plan(RunLengths(0, 1, 200, 100.0, 1), times, 3.0, 1, {}, costs=costs)
+
+
+def test_a_plan_without_costs_has_its_two_timed_steps():
+    assert measured_costs(plan_of()) == (StepCost(1.0, 0.5), StepCost(376.0, 0.9))
+    assert measured_costs(plan_of(COSTS)) == COSTS
+
+
+def test_records_survive_json():
+    plan = plan_of(COSTS)
+    assert decode(Plan, json.loads(json.dumps(encode(plan))), "plan") == plan
+    record = Results("run", (), ("hit@5",), shares=shares_of("hit@5", 500, COSTS, most=99), seconds=4.0)
+    assert decode(Results, json.loads(json.dumps(encode(record))), "results") == record
+
+
+def test_the_whole_cost_counts_what_was_done_before_a_resume():
+    assert whole_seconds(None, 12.0, 110.0, 130.0) == 130.0  # one call did it all
+    assert whole_seconds(None, 12.0, 110.0, 20.0) == 122.0  # the last call did the rest
+    assert whole_seconds(140.0, 12.0, 110.0, 2.0) == 140.0  # nothing was left

@@ -1,0 +1,214 @@
+"""The answer of the main job: the same on the page, on a terminal of any width, in a notebook and in JSON."""
+
+import io
+import json
+
+import pytest
+from report_folders import baseline_record, edit, job_record, scores, share_records, write_json, write_model_job
+from report_pages import shown
+from rich.console import Console
+
+from negwise import terminal
+from negwise.jobs.results import JobResult
+from negwise.records import Results, read_record
+from negwise.report.answer import make_answer
+from negwise.report.from_job import job_report_data
+from negwise.report.write_report import read_report_data
+
+EVIL = "<script>window.hacked=1</script>"
+
+
+@pytest.fixture(scope="module")
+def job(tmp_path_factory):
+    return write_model_job(tmp_path_factory.mktemp("answer") / "job")
+
+
+def result_of(folder):
+    return JobResult(folder, read_record(Results, folder / "results.json"))
+
+
+def printed(folder, width=80):
+    out = io.StringIO()
+    terminal.show_results(result_of(folder), Console(file=out, width=width, force_terminal=True, color_system=None))
+    return out.getvalue()
+
+
+def test_a_good_model(job):
+    answer = make_answer(job_report_data(job))
+    test = json.loads((job / "results.json").read_text())["arms"][0]["seeds"][0]["test"]
+    assert answer.notices == ()
+    assert answer.headline == f"HR@5 {test['metrics']['hit@5']:.3f} with K = 20"
+    k, score, ahead, cost = answer.stats
+    assert (k.value, k.note) == ("K = 20", "K was typed.")
+    assert (score.value, score.error) == (f"{test['metrics']['hit@5']:.4f}", "± 0.0100")
+    assert score.note == "500 test queries, each among 2,283 candidates; 0.3000 among all 22,839 texts"
+    assert (ahead.value, ahead.tone) == ("+0.2000", "up") and "+0.1800 to +0.2200" in ahead.note
+    assert cost.value == "1 min 30 s" and "2.5 s of reading and timing" in cost.note
+    assert answer.advice.endswith("of the gain of K = 1,000 and takes 99% of its time: take K = 1,000.")
+    assert answer.load == f'import negwise as nw\nmodel = nw.load("{job}")'
+    assert "none were trained here" in answer.forecast
+
+
+def test_page_terminal_notebook_and_json_say_the_same(job):
+    answer = make_answer(job_report_data(job))
+    page, notebook, lines = shown(job).text, result_of(job)._repr_html_(), " ".join(printed(job, 400).split())
+    record = result_of(job).to_dict()
+    for text in (
+        answer.headline,
+        answer.advice,
+        answer.stats[1].note,
+        answer.stats[2].value,
+        answer.scores.rows[1][-1],
+    ):
+        assert text in page and text in notebook and text in lines
+        assert text in json.dumps(record, ensure_ascii=False)
+    assert 'model = nw.load("' in page and 'model = nw.load("' in lines
+    assert [row["k"] for row in record["shares"]] == [1, 20, 100, 1000]
+    assert [row.k for row in result_of(job).shares] == [1, 20, 100, 1000]
+
+
+def test_the_answer_stands_above_everything_else(job):
+    page = shown(job)
+    order = [
+        page.text.index(words) for words in ("with K = 20 ", "nw.load", "How good it is", "What each K", "Figures")
+    ]
+    assert order == sorted(order)
+    assert "The pilot" not in page.text and "no estimate" not in page.text.lower()
+
+
+@pytest.mark.parametrize(
+    ("mean", "reach", "headline", "words"),
+    [
+        (-0.1, 0.02, "The model does not beat BM25.", "is worse than BM25, which needs no training: HR@5"),
+        (0.01, 0.02, "The model does not beat BM25.", "cannot be told from BM25"),
+        (0.01, 0.0, "HR@5", None),
+    ],
+)
+def test_a_model_that_beats_no_baseline_says_so_first(tmp_path, mean, reach, headline, words):
+    others = [baseline_record("other", 0.3, 0.02), baseline_record("BM25", mean, reach)]
+    write_model_job(tmp_path / "job", baselines=others)
+    answer = make_answer(job_report_data(tmp_path / "job"))
+    assert answer.headline.startswith(headline)
+    lines = printed(tmp_path / "job").splitlines()
+    assert lines[0].startswith(headline)
+    if words is None:
+        assert answer.notices == ()
+    else:
+        assert words in answer.notices[0] and "500 queries" in answer.notices[0]
+        assert lines[1].startswith("! The model")
+        text = shown(tmp_path / "job").text
+        assert text.index(answer.notices[0]) < text.index("negatives per positive")
+
+
+def test_what_the_model_is_ahead_in_is_told_too(tmp_path):
+    behind = baseline_record("BM25", -0.1, 0.02)
+    behind["differences"][1] |= {"mean": 0.1, "low": 0.05, "high": 0.15}
+    write_model_job(tmp_path / "job", baselines=[behind])
+    answer = make_answer(job_report_data(tmp_path / "job"))
+    assert answer.headline == "The model does not beat BM25."
+    auc = json.loads((tmp_path / "job/results.json").read_text())["arms"][0]["seeds"][0]["test"]["auc"]
+    assert answer.notices[0].endswith(f"It is ahead in AUC ({auc:.4f} against 0.8000).")
+
+
+def test_most_popular_items_are_called_so(tmp_path):
+    write_model_job(tmp_path / "job", baselines=[baseline_record("most popular", -0.1, 0.02)], corpus=None)
+    answer = make_answer(job_report_data(tmp_path / "job"))
+    assert answer.headline == "The model does not beat the most popular items."
+    assert answer.stats[2].label == "HR@5 above the most popular items"
+    assert "texts" not in " ".join(answer.scores.columns)
+
+
+def test_a_model_that_saw_less_than_an_epoch(tmp_path):
+    write_model_job(tmp_path / "job", epoch=2400)
+    edit(tmp_path / "job/job.json", lambda record: record["request"].update(budget="90s"))
+    answer = make_answer(job_report_data(tmp_path / "job"))
+    assert answer.headline == "The model is hardly trained."
+    # 600 steps of some 33 s: three times as many more, on top of the 90 s of the job
+    seconds = json.loads((tmp_path / "job/results.json").read_text())["arms"][0]["seeds"][0]["seconds"]
+    minutes = -(-(90 + 3 * seconds) // 60)
+    assert answer.notices[0].startswith("The model is hardly trained: 600 steps are 0.25 of an epoch (2,400 steps).")
+    assert f"--budget {minutes:.0f}m here" in answer.notices[0]
+    assert ("code", {}) in shown(tmp_path / "job").tags
+
+
+def test_training_that_changed_nothing_and_few_queries(tmp_path):
+    folder = write_model_job(tmp_path / "job")
+
+    def change(record):
+        record["arms"][0]["seeds"][0] |= {"best_step": 0, "test": scores(0.9, 0.6, queries=6)}
+
+    edit(folder / "results.json", change)
+    first, second = make_answer(job_report_data(folder)).notices
+    assert first.startswith("Training did not improve the model") and second.startswith("There are only 6 test queries")
+
+
+def test_other_k_that_were_trained_and_disagree(tmp_path):
+    folder = write_model_job(tmp_path / "job", shares=share_records((1, 0.0, 0.05), (20, 0.6, 0.05), (100, 0.9, 0.05)))
+
+    def change(record):
+        arm = json.loads(json.dumps(record["arms"][0]))
+        arm |= {"name": "100", "rule": "100", "k": 100.0}
+        arm["seeds"][0]["test"]["metrics"]["hit@5"] -= 0.2
+        record["arms"].append(arm)
+
+    edit(folder / "results.json", change)
+    answer = make_answer(job_report_data(folder))
+    assert "Measured on test, K = 20 is ahead by 0.2000. The measurement counts." in answer.forecast
+    assert "Results" in shown(folder).text  # two arms: the table of both
+
+
+def test_no_share_is_known_for_impressions(tmp_path):
+    shares = [row | {"share": None, "low": None, "high": None} for row in share_records((1, 0, 0.05), (36, 0, 0.2))]
+    write_model_job(tmp_path / "job", shares=shares)
+    answer = make_answer(job_report_data(tmp_path / "job"))
+    assert answer.advice.startswith("How much of the gain each K brings is not known for HR@5 here.")
+    assert answer.shares.rows[1] == ("36", "not known", "", "200 ms")
+    assert answer.forecast == "The times were measured on this machine."
+
+
+def test_decisions_and_caveats(tmp_path):
+    decision = {
+        "step": 100,
+        "metric": "hit@5",
+        "values": {"online": 0.5, "100": 0.4},
+        "kept": ["online"],
+        "dropped": ["100"],
+        "reason": "the better half goes on",
+    }
+    folder = write_model_job(tmp_path / "job", decisions=[decision], caveats=["A caveat."])
+    page = shown(folder)
+    assert "online (0.5000)" in page.text and "the better half goes on" in page.text
+    assert ("details", {"class": "card", "id": "caveats"}) in page.tags
+    lines = printed(folder, 120)
+    assert "online (0.5000)" in lines and "- A caveat." in lines
+
+
+@pytest.mark.parametrize("width", [60, 80, 120])
+def test_a_terminal_of_any_width(tmp_path, width):
+    folder = write_model_job(tmp_path / "job", baselines=[baseline_record("BM25", -0.1, 0.02)], epoch=2400)
+    lines = printed(folder, width).splitlines()
+    assert max(len(line) for line in lines if "nw.load" not in line) <= width
+    whole = " ".join(printed(folder, width).split())
+    assert "0.4000 ± 0.0100" in whole and "--steps" in whole
+
+
+def test_a_job_that_has_not_ended(tmp_path):
+    record = job_record()
+    record["request"] |= {"method": None}
+    write_json(tmp_path / "job.json", record)
+    answer = make_answer(read_report_data(tmp_path))
+    assert answer.headline == "The model is not trained yet." and answer.load is None
+    assert "pilot" not in shown(tmp_path).text.split("Settings")[0].lower()
+
+
+def test_nothing_from_data_is_markup(tmp_path):
+    folder = write_model_job(tmp_path / "job", baselines=[baseline_record(EVIL, -0.1, 0.02)])
+    assert EVIL not in result_of(folder)._repr_html_() and EVIL in shown(folder).text
+    assert not any("hacked" in text for text in shown(folder).scripts.values())
+
+
+def test_a_record_without_the_new_facts_still_has_a_page(tmp_path):
+    folder = write_model_job(tmp_path / "job", baselines=[], corpus=None, candidates=None, shares=[], seconds=None)
+    answer = make_answer(job_report_data(folder))
+    assert [stat.label for stat in answer.stats] == ["negatives per positive", "test HR@5", "time of training"]
+    assert answer.advice is None and "500 test queries" in shown(folder).text

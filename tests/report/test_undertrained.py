@@ -1,0 +1,69 @@
+"""Whether a model was hardly trained, on curves whose time constant is known."""
+
+import math
+
+import pytest
+
+from negwise.records import EvalRecord, RunLog
+from negwise.report.undertrained import budget_text, find_undertrained, undertrained_text
+
+STEPS = 1000
+
+
+def log_of(tau, points=20, end=0.6, se=0.001):
+    """A metric that rises to ``end`` like 1 - exp(-t / tau)."""
+    at = [STEPS * n // points for n in range(points + 1)]
+    values = [end * (1 - math.exp(-step / tau)) for step in at]
+    evals = [
+        EvalRecord(step=step, split="val", auc=0.5, metrics={"hit@5": value, "hit@5_se": se})
+        for step, value in zip(at, values, strict=True)
+    ]
+    return RunLog(evals=tuple(evals))
+
+
+@pytest.mark.parametrize(("constants", "short"), [(0.5, True), (1.0, True), (1.7, True), (3.0, False), (6.0, False)])
+def test_a_model_needs_about_two_time_constants(constants, short):
+    found = find_undertrained(STEPS, 100, STEPS, log_of(STEPS / constants), "hit@5")
+    assert (found is not None) == short
+
+
+def test_the_steps_that_would_do_are_those_of_the_curve():
+    found = find_undertrained(STEPS, 100, STEPS, log_of(STEPS), "hit@5")
+    settles = STEPS * math.log(20)  # 95% of the asymptote
+    assert found.steps == pytest.approx(settles, rel=0.25)
+    assert "still rising steeply" in found.why
+
+
+def test_a_curve_that_levels_off_at_its_end_is_trained():
+    """As it does where the learning rate decays: steep in the last third, flat in the last tenth."""
+    steep = log_of(STEPS).evals
+    flat = [r.__class__(**{**vars(r), "metrics": steep[-3].metrics}) if r.step > 0.85 * STEPS else r for r in steep]
+    assert find_undertrained(STEPS, 100, STEPS, RunLog(evals=steep), "hit@5") is not None
+    assert find_undertrained(STEPS, 100, STEPS, RunLog(evals=tuple(flat)), "hit@5") is None
+
+
+def test_what_is_not_hardly_trained():
+    steep = log_of(STEPS)
+    assert find_undertrained(STEPS, 100, 500, steep, "hit@5") is None  # the best step was not the last
+    assert find_undertrained(STEPS, 100, STEPS, log_of(STEPS, se=0.2), "hit@5") is None  # a rise within error
+    assert find_undertrained(STEPS, 100, STEPS, None, "hit@5") is None
+    assert find_undertrained(STEPS, 0, STEPS, log_of(100), "hit@5") is None  # no epoch is known
+
+
+def test_less_than_an_epoch():
+    found = find_undertrained(24, 117, 24, None, "hit@5")
+    assert found.least and found.steps == 117 and "0.21 of an epoch" in found.why
+    words = undertrained_text(found, 24, 20.0, 79.0, budget=80.0)
+    assert words.endswith("One epoch takes --budget 3m here, and most models need several.")
+    words = undertrained_text(found, 24, 20.0, 79.0)  # no budget ran out
+    assert words.endswith("One epoch takes --steps 120, some 2 min 36 s, here, and most models need several.")
+    assert undertrained_text(found, 24, None, None).endswith("About --steps 120 would do.")
+    rising = find_undertrained(STEPS, 1001, STEPS, log_of(STEPS), "hit@5")
+    assert not rising.least and rising.steps > 2000
+
+
+@pytest.mark.parametrize(("seconds", "text"), [(3, "10s"), (50, "50s"), (90, "90s"), (91, "2m"), (9000, "3h")])
+def test_budgets_round_up(seconds, text):
+    from negwise.requests import parse_duration
+
+    assert budget_text(seconds) == text and parse_duration(text) >= seconds
