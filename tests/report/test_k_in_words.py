@@ -23,7 +23,7 @@ MEMORISED = tuple(0.5 if k <= 1 else 0.01 for k in VALIDATION_KS)
     [
         (reason_of(OnlineK(0.3), wins=500, pairs=900, hits=30, rows=100), "all its negatives in 30% of the rows."),
         (reason_of(OnlineK(metric="hit@5", candidates=500), **GOOD), None),
-        (reason_of(OnlineK(0.3, max_k=3), **GOOD), "all the negatives that a row can have"),
+        (reason_of(OnlineK(0.3, max_k=3), **GOOD), "the largest K allowed"),
         (
             reason_of(OnlineK(0.3, metric="hit@5", candidates=3), **GOOD),
             "2 negatives are enough for HR@5 among these candidates.",

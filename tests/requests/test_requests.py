@@ -118,7 +118,7 @@ def test_what_a_run_is_known_by_leaves_out_what_may_change():
     ("kind", "left"),
     [
         (TrainRequest, {"out", "device", "threads", "tensorboard"}),
-        (RunRequest, {"out", "jobs"}),
+        (RunRequest, {"out", "jobs", "plan"}),
         (SweepRequest, {"out", "jobs"}),
     ],
 )

@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from negwise.jobs.gain_shares import measured_costs, shares_of
+from negwise.jobs.plan import CORPUS_SHARE
 from negwise.jobs.results import JobResult
 from negwise.records import (
     JOB,
@@ -25,9 +26,6 @@ from negwise.requests import parse_duration
 from negwise.tasks import Task
 from negwise.tasks.baselines import baselines_of, corpus_scores
 from negwise.training import load_weights, read_ranks
-
-CORPUS_SHARE = 0.05
-"""Of the budget, that ranking among the whole corpus may take."""
 
 
 def add_answer_facts(

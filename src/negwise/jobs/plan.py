@@ -45,8 +45,9 @@ TIMED_KS = (1.0, 20.0, 100.0)
 STEPS_OF_A_COST = {"cpu": 3, "cuda": 8}
 TIMED_QUERIES = 500
 """Queries of an evaluation that is timed; more are counted on in proportion."""
-LAST = 4.0
-"""Seconds for what follows one run: its page."""
+LAST, CORPUS_SHARE = 8.0, 0.05
+"""Seconds for what follows one run, baselines and the page; and the share of the budget that ranking texts among the
+whole corpus may take."""
 PILOT_EVALUATIONS, EVALUATIONS = 12, 8
 FEWEST = 2 * PILOT_EVALUATIONS
 STEPS = 1000

@@ -9,6 +9,7 @@ from pathlib import Path
 from negwise.datasets import DataReport, Source, open_source
 from negwise.jobs.arms import Arm
 from negwise.jobs.plan import (
+    CORPUS_SHARE,
     EVALUATION_SHARE,
     FEWEST_EVALUATIONS,
     LAST,
@@ -19,7 +20,7 @@ from negwise.jobs.plan import (
     time_one_run,
 )
 from negwise.jobs.preparation import Log, format_duration, look_at_data, metrics_of, training_of, write_job
-from negwise.jobs.race import FEWEST_STEPS, RATES, RUNG, rung_step, share_of_survivor
+from negwise.jobs.race import FEWEST_STEPS, RATES, rung_step, share_of_survivor
 from negwise.metrics.model_ranking import subset
 from negwise.records import Candidate, Horizon, Plan, RaceStart, StepTimes, read_run
 from negwise.requests import RunRequest, TrainRequest, identity_of, parse_duration
@@ -131,7 +132,7 @@ def plan_candidates(prepared: PreparedRace, request: RunRequest, arm: Arm) -> Ra
     reason = " ".join(reasons) or "There is nothing to race."
     while len(pairs) > 1:
         made = [_candidate(prepared, request, arm, *pair, share_of_survivor(len(pairs))) for pair in pairs]
-        if min(rung_step(one, RUNG) for one in made) >= FEWEST_STEPS:
+        if min(rung_step(one) for one in made) >= FEWEST_STEPS:
             return RaceStart(tuple(made), reason)
         pairs, reason = pairs[:1], f"There are too few steps for a race, which needs {FEWEST_STEPS} of each candidate."
     return RaceStart((_candidate(prepared, request, arm, *pairs[0], 1.0),), reason)
@@ -149,10 +150,18 @@ def _candidate(
     """A candidate with the steps that it has if it goes on: ``share`` of those of a plain run in the same time."""
     steps = request.steps or prepared.most
     if request.steps is None and request.budget is not None:
-        left = parse_duration(request.budget) - prepared.plan.spent
+        left = time_for_training(prepared, request) + LAST  # which `plan_one_run` takes off
         plain = plan_one_run(times, runs=1, jobs=1, steps=None, budget=left, most=UNLIMITED).steps
         steps = min(int(share * plain), prepared.most)
     return Candidate(arm.rule, rate, steps, -(-steps // evaluations_of(times, steps)), max_k)
+
+
+def time_for_training(prepared: PreparedRace, request: RunRequest) -> float:
+    """Seconds of the budget that are left for training: less what came before, and what follows."""
+    assert request.budget is not None
+    budget = parse_duration(request.budget)
+    corpus = CORPUS_SHARE * budget if prepared.task.data.name == "pairs" else 0.0
+    return budget - prepared.plan.spent - LAST - corpus
 
 
 def _moderate_k(plan: Plan) -> tuple[float, float] | None:
@@ -171,7 +180,7 @@ def plan_horizon(
     """
     assert request.budget is not None
     plan = prepared.plan
-    left = parse_duration(request.budget) - plan.spent - seconds_so_far - LAST - plan.times.evaluation
+    left = time_for_training(prepared, request) - seconds_so_far - plan.times.evaluation
     clock = [(record.step, record.time or 0.0) for record in read_run(folder).steps]
     half = [entry for entry in clock if entry[0] >= clock[-1][0] / 2]
     (first, begin), (last, end) = half[0], half[-1]
@@ -191,7 +200,7 @@ def explain(start: RaceStart, prepared: PreparedRace, request: RunRequest) -> st
         return f"Plan: {first.steps} steps, {budget} in all. {start.reason}"
     raced = "; ".join(one.name for one in start.candidates)
     return (
-        f"Plan: a race of {len(start.candidates)} candidates for {rung_step(first, RUNG)} steps ({raced}). "
+        f"Plan: a race of {len(start.candidates)} candidates for {rung_step(first)} steps ({raced}). "
         f"The best goes on to about {first.steps} steps; {budget} in all. {start.reason}"
     )
 

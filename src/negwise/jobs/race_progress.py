@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any, Self
 
-from negwise.jobs.race import RaceLog, Rung, rung_step, rungs_of
+from negwise.jobs.race import RaceLog, rung_step
 from negwise.records import Candidate, EvalRecord, StepRecord
 from negwise.training import Display
 from negwise.training.journal import display
@@ -31,8 +31,7 @@ class RaceProgress:
     def expect(self, candidate: Candidate, decisions: RaceLog) -> None:
         """Count on the steps of the race, and on those of ``candidate`` as the one that goes on."""
         others = [one for one in decisions.candidates if one.name != candidate.name]
-        rungs: tuple[Rung, ...] = rungs_of(decisions.candidates)
-        raced = sum(self.done.get(one.name, 0) or (rung_step(one, rungs[-1].share) if rungs else 0) for one in others)
+        raced = sum(rung_step(one) for one in others)
         own = next((one.steps for one in reversed(decisions.horizons)), candidate.steps)
         self.total = raced + own
         self.shown.expect(self.total)

@@ -45,7 +45,7 @@ def reason_in_words(reason: str | None, rule: str) -> str:
     if reason == "bounded by the validation ranks":
         return "Validation held K back: the model ranks its training data far better than new data."
     if found := re.fullmatch(r"bounded by max_k, ([\d.e+]+)", reason):
-        return "These are all the negatives that a row can have, or that fit into memory."
+        return "This is the largest K allowed: all that a row has, what fits into memory, or what won the race."
     if found := re.fullmatch(r"min_k, ([\d.e+]+)", reason):
         return f"K is at its floor, {format_k(float(found[1]))}."
     if reason == "nothing seen yet":
