@@ -36,7 +36,7 @@ _SHORT_HISTORIES: Fields = {"title_words": 20, "history": 30, "batch_size": 64, 
 _SHARP: Fields = {"temperature": 0.05}
 TUNED: Mapping[str, Mapping[str, Fields]] = {
     "cpu": {
-        "siamese-cnn": {**_SHORT_TEXTS, "learning_rate": 3e-3, "epochs": 9, "settings": _SHARP},
+        "siamese-cnn": {**_SHORT_TEXTS, "body_words": 80, "learning_rate": 9e-3, "epochs": 9, "settings": _SHARP},
         "siamese-lstm": {**_SHORT_TEXTS, "learning_rate": 1e-3, "epochs": 9, "settings": _SHARP},
         "siamese-transformer": {**_SHORT_TEXTS, "learning_rate": 6e-4, "epochs": 9, "settings": _SHARP},
         "nrms": {**_SHORT_HISTORIES, "learning_rate": 3e-4, "settings": {"heads": 8, "embedding": 128, "pooling": 64}},
