@@ -192,6 +192,8 @@ def record(paths: Sequence[Path]) -> dict[str, Any]:
 
 def run() -> list[Row]:
     """A row for each contrast of the committed record."""
+    if not RECORD.exists():
+        raise SystemExit(f"{RECORD}: not measured yet; benchmarks/equal_time.py says how.")
     rows = []
     for name, cell in json.loads(RECORD.read_text())["cells"].items():
         for one in cell["run"]:

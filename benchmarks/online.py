@@ -211,17 +211,21 @@ def judge(found: Sequence[dict[str, Any]], task: str, rule: str, best: str) -> d
     return {**asdict(gap), "gain": gain, "verdict": verdict, "auc": asdict(contrast(found, task, rule, best, "wins"))}
 
 
-def record(paths: Sequence[Path]) -> dict[str, Any]:
-    """The record of everything that was trained."""
+def record(paths: Sequence[Path], earlier: dict[str, Any]) -> dict[str, Any]:
+    """The record of everything that was trained; what ``earlier``, a record, has and ``paths`` have not is kept."""
     found = [one for path in paths for one in read(path)]
     tasks: dict[str, Any] = {}
     for task in TASKS:
+        before = earlier.get(task, {"runs": [], "against the best fixed K": {}})
         mine = [one for one in found if one["task"] == task]
+        known = {(one["rule"], one["seed"]) for one in mine}
+        mine += [one for one in before["runs"] if (one["rule"], one["seed"]) not in known]
         if not mine:
             continue
         rules = list(dict.fromkeys(one["rule"] for one in mine))
         best = best_fixed(mine, task)
         compared = [rule for rule in rules if mean_of(mine, task, rule, "test", COMPARING) is not None]
+        new = [rule for rule in compared if rule != best and _has_values(mine, rule) and _has_values(mine, best)]
         tasks[task] = {
             "metric": TASKS[task].metric,
             "request": TASKS[task].fields,
@@ -229,7 +233,8 @@ def record(paths: Sequence[Path]) -> dict[str, Any]:
             "choosing, validation": {rule: mean_of(mine, task, rule, "val", CHOOSING) for rule in rules},
             "comparing, test": {rule: mean_of(mine, task, rule, "test", COMPARING) for rule in compared},
             "against the best fixed K": {
-                rule: judge(mine, task, rule, best) for rule in compared if rule != best and best in compared
+                **before["against the best fixed K"],
+                **{rule: judge(mine, task, rule, best) for rule in new},
             },
             "runs": [{name: value for name, value in one.items() if name not in ("values", "wins")} for one in mine],
         }
@@ -240,10 +245,20 @@ def record(paths: Sequence[Path]) -> dict[str, Any]:
     }
 
 
+def _has_values(found: Sequence[dict[str, Any]], rule: str) -> bool:
+    """Whether every comparing seed of ``rule`` comes with the metric of its queries."""
+    return {one["seed"] for one in found if one["rule"] == rule and "values" in one} >= set(COMPARING)
+
+
+def recorded() -> dict[str, Any]:
+    """The tasks of the committed record."""
+    return dict(json.loads(RECORD.read_text())["tasks"]) if RECORD.exists() else {}
+
+
 def run() -> list[Row]:
     """A row for each rule and task of the committed record: the difference, over what it may lose."""
     rows = []
-    for name, task in json.loads(RECORD.read_text())["tasks"].items():
+    for name, task in recorded().items():
         for rule, found in task["against the best fixed K"].items():
             least = -max(TOLERANCE * found["gain"], found["se"])
             bar = None if found["verdict"] == "not decided" or rule.isdecimal() else least
@@ -268,7 +283,8 @@ def main() -> None:
     asked = parser.parse_args()
     rules = [rule for rule in asked.rules.split(",") if rule]
     if asked.what == "record":
-        write_atomically(asked.out, json.dumps(record([Path(name) for name in asked.names]), indent=1) + "\n")
+        whole = record([Path(name) for name in asked.names], recorded())
+        write_atomically(asked.out, json.dumps(whole, indent=1) + "\n")
         return
     done = {(one["task"], one["rule"], one["seed"]) for path in asked.done for one in read(path)}
     jobs = []
@@ -276,7 +292,8 @@ def main() -> None:
         if asked.what == "choose":
             jobs += [Job(task, rule, seed) for seed in CHOOSING for rule in (*TASKS[task].ks[::-1], *rules)]
         else:
-            best = best_fixed([one for path in asked.done for one in read(path)], task)
+            chosen = [one for path in asked.done for one in read(path)] or recorded()[task]["runs"]
+            best = best_fixed(chosen, task)
             arms = dict.fromkeys((best, "1", *rules))
             jobs += [Job(task, rule, seed, rule.startswith("online")) for seed in COMPARING for rule in arms]
     jobs = [job for job in jobs if (job.task, job.rule, job.seed) not in done]
