@@ -68,7 +68,8 @@ def _headline(report: ReportData, run: SeedRun, course: KOverTraining | None, *,
     found = strongest(report)
     if found is not None and lead_over(found[1]) != "ahead":
         name = "the most popular items" if found[0].name == "most popular" else found[0].name
-        return f"The model does not beat {name}."
+        how = "does not beat" if lead_over(found[1]) == "behind" else "is level with"
+        return f"The model {how} {name}."
     if hardly_trained:
         return "The model is hardly trained."
     metric = report.metrics[0]
