@@ -7,12 +7,12 @@ from dataclasses import replace
 from pathlib import Path
 
 from negwise.datasets.arrow_files import table_rows
-from negwise.datasets.column_roles import choose_columns, matching_names
 from negwise.datasets.delimited import Cut, csv_rows, cut_lines
 from negwise.datasets.formats import DetectedFormat
 from negwise.datasets.json_lines import json_rows
 from negwise.datasets.positives import Condition
 from negwise.datasets.row_blocks import RowBlock
+from negwise.datasets.table_columns import choose_columns, matching_names
 from negwise.errors import InputError
 
 Progress = Callable[[float], None]

@@ -23,9 +23,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from negwise.datasets.arrow_files import column_names, form_of
-from negwise.datasets.column_roles import kind_of_columns
 from negwise.datasets.file_layouts import find_files
 from negwise.datasets.line_blocks import first_bytes, head_lines
+from negwise.datasets.table_columns import kind_of_columns
 from negwise.errors import InputError, quote
 
 EMBEDDED = ("docs", "clicks")

@@ -13,10 +13,10 @@ from typing import Any
 
 import numpy as np
 
-from negwise.datasets.column_roles import ROLES, matching_names, numbered_negatives
 from negwise.datasets.delimited import IDS
 from negwise.datasets.line_blocks import LineBlock, line_blocks
 from negwise.datasets.row_blocks import RowBlock
+from negwise.datasets.table_columns import ROLES, matching_names, numbered_negatives
 from negwise.errors import quote, require
 
 MAX_BRACKETS = 64

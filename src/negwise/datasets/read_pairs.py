@@ -14,11 +14,11 @@ from typing import Any
 import numpy as np
 
 from negwise.datasets.bad_rows import BadRows
-from negwise.datasets.column_roles import NEGATIVE
 from negwise.datasets.id_columns import IdMap
 from negwise.datasets.ragged import Ints, Ragged, offsets_of
 from negwise.datasets.row_blocks import RowBlock, Wrong
 from negwise.datasets.table_cache import TableWriter
+from negwise.datasets.table_columns import NEGATIVE
 from negwise.datasets.text_cells import TextCells, single_texts, text_lists
 from negwise.datasets.word_lists import Words
 from negwise.errors import require

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import numpy as np
 
-from negwise.datasets.column_roles import INTERACTIONS, RATINGS, matching_names
 from negwise.datasets.file_rows import VALUE, read_blocks
 from negwise.datasets.formats import DetectedFormat
 from negwise.datasets.positives import Condition, numbers_of
 from negwise.datasets.table_cache import open_tables
+from negwise.datasets.table_columns import INTERACTIONS, RATINGS, matching_names
 from negwise.errors import require
 from negwise.words import is_unbroken
 

@@ -260,9 +260,9 @@ def plan_one_run(
         if fitting < FEWEST:
             need = _slower(jobs) * (FEWEST * (1 + EVALUATION_SHARE) * times.step + tests) + LAST
             raise InputError(
-                f"budget: {budget:.0f} s is too short. Here {FEWEST} steps need about {need:.0f} s "
-                f"({times.step:.2g} s a step, {times.evaluation:.2g} s an evaluation). Ask for more time, or evaluate "
-                "on fewer queries with --queries."
+                f"budget: too short. {max(budget, 0.0):.0f} s are left after reading and timing, and {FEWEST} steps "
+                f"need about {need:.0f} s ({times.step:.2g} s a step, {times.evaluation:.2g} s an evaluation). Ask for "
+                "more time, or evaluate on fewer queries with --queries."
             )
         steps = min(fitting, most)
     evaluations = evaluations_of(times, steps) + 2
