@@ -20,7 +20,7 @@ from negwise.errors import InputError
 from negwise.jobs import main_job, race, race_plan
 from negwise.jobs.race import decide, rung_step, share_of_survivor
 from negwise.metrics import Ranks
-from negwise.records import Candidate, Decision, Horizon, RaceStart, append_race, read_race
+from negwise.records import Candidate, Decision, EvalRecord, Horizon, RaceStart, RunLog, append_race, read_race
 from negwise.training import checkpoint
 
 
@@ -151,7 +151,35 @@ def test_a_plan_trains_nothing(sequences, tmp_path):
     request = nw.requests.RunRequest(data=str(sequences), out=str(tmp_path / "job"), **options)
     plan, start = main_job.plan_job(request, log=lambda _: None)
     assert [cost.k for cost in plan.costs][:2] == [1.0, 20.0] and all(cost.seconds > 0 for cost in plan.costs)
-    assert len(start.candidates) == 3 and not (tmp_path / "job" / "runs").exists()
+    assert len(start.candidates) == 3 and not (tmp_path / "job").exists()
+
+
+def evaluations(values):
+    return RunLog(evals=tuple(EvalRecord(step=10 * at, split="val", auc=one) for at, one in enumerate(values)))
+
+
+def test_training_ends_where_the_metric_no_longer_rises():
+    rising = [0.1 * at for at in range(10)]
+    assert not main_job.no_longer_rises(evaluations(rising), "auc")
+    assert not main_job.no_longer_rises(evaluations([0.9, *rising[:7]]), "auc")  # too few to tell
+    assert main_job.no_longer_rises(evaluations([*rising[:5], *[0.3] * 4]), "auc")  # best at 40 of 80
+    assert not main_job.no_longer_rises(evaluations([*rising[:6], *[0.3] * 4]), "auc")  # best at 50 of 90
+
+
+def test_a_schedule_of_k_keeps_the_steps_that_it_began_with():
+    def replans(**options):
+        return main_job.replans_of(nw.requests.RunRequest(budget="60s", **options), raced=True)
+
+    assert replans() == replans(k="online") == replans(k="20") == (0.0, main_job.REPLAN)
+    assert replans(k="ans:20") == replans(k="warm:20") == replans(steps=9) == ()
+
+
+@pytest.mark.slow
+def test_other_seeds_train_what_won(sequences, tmp_path):
+    result = nw.run(sequences, out=tmp_path / "job", steps=24, batch_size=16, seeds=2)
+    (arm,) = result.record.arms
+    assert [(seed.seed, seed.steps, seed.state) for seed in arm.seeds] == [(0, 24, "done"), (1, 24, "done")]
+    assert len({seed.run.split("/")[1] for seed in arm.seeds}) == 1
 
 
 class Killed(BaseException):

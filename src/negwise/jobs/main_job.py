@@ -12,6 +12,7 @@ from contextlib import AbstractContextManager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from negwise.files import lock_folder
 from negwise.jobs.answer_facts import add_answer_facts
@@ -19,13 +20,14 @@ from negwise.jobs.arms import Arm, parse_arm
 from negwise.jobs.paper_job import run_paper_job
 from negwise.jobs.preparation import Log
 from negwise.jobs.race import RaceLog, race
-from negwise.jobs.race_plan import PreparedRace, explain, plan_candidates, plan_horizon, prepare_race
+from negwise.jobs.race_plan import PreparedRace, explain, plan_candidates, plan_horizon, prepare_race, with_queries
 from negwise.jobs.race_progress import RaceProgress
 from negwise.jobs.results import JobResult, collect_race, write_page
-from negwise.jobs.single_run import default_k, open_task, set_steps, train_run
+from negwise.jobs.single_run import default_k, fit_task, open_task, set_steps
 from negwise.records import LOG, Candidate, Horizon, Plan, RaceStart, RunLog, RunResult, read_result, read_run
 from negwise.requests import RunRequest, TrainRequest
-from negwise.tasks import copy_task, max_negatives
+from negwise.schedule.typed_rules import SCHEDULES
+from negwise.tasks import copy_task, make_task, max_negatives
 from negwise.training import OpenRun
 
 REPLAN = 0.45
@@ -40,10 +42,10 @@ def run_job(request: RunRequest, *, log: Log = print) -> JobResult:
 
 
 def plan_job(request: RunRequest, *, log: Log = print) -> tuple[Plan, RaceStart]:
-    """The plan of the main job, and nothing of it done."""
-    folder, arm = Path(request.out), _arm(request)
-    with lock_folder(folder, "job"):
-        prepared = prepare_race(folder, request, arm, log)
+    """The plan of the main job; nothing of it is done, and nothing is left in ``request.out``."""
+    arm = _arm(request)
+    with TemporaryDirectory() as folder:
+        prepared = prepare_race(Path(folder), request, arm, log)
         start = plan_candidates(prepared, request, arm)
         log(explain(start, prepared, request))
         return prepared.plan, start
@@ -129,12 +131,16 @@ def _train_again(
     """Another seed of the candidate that won, from the start."""
     log(f"Training {winner.name} with seed {seed} ...")
     own = replace(request_of(prepared, winner, last(decisions)), seed=seed, out=str(folder_of(folder, winner, seed)))
-    train_run(own, source=prepared.source, any_k=True)
+    fit_task(own, with_queries(make_task(own, prepared.source), prepared.plan), str(own.out))
 
 
 def replans_of(request: RunRequest, raced: bool) -> tuple[float, ...]:
-    """Shares of the steps after which the time that is left is planned again: after the race, and before the decay."""
-    if request.budget is None or request.steps is not None:
+    """Shares of the steps after which the time that is left is planned again: after the race, and before the decay.
+
+    None for a schedule of K, which follows from the number of steps that it began with.
+    """
+    scheduled = (request.k or "").strip().lower().split(":")[0] in SCHEDULES
+    if request.budget is None or request.steps is not None or scheduled:
         return ()
     return (0.0, REPLAN) if raced else (REPLAN,)
 
