@@ -33,7 +33,12 @@ CHOOSING, COMPARING = (400, 401), (500, 501, 502, 503, 504)
 """Seeds; none was used for anything before."""
 SCALES = (1 / 3, 1.0, 3.0)
 TOLERANCE, UNDECIDED = 0.03, 0.10
-RUN = "run"
+RUN, BASE, USUAL = "run", "1 at 1 x", "100 at 1 x"
+BASE_SEEDS = COMPARING[:2]
+"""K = 1 is trained with fewer seeds: only the size of the gain rests on it."""
+KNOWN = {"ml-1m": "1000 at 1 x"}
+"""Best peers that are on record already: K by the choosing runs of ``benchmarks.online``, the rate by those of
+``benchmarks.recipes``."""
 
 
 @dataclass(frozen=True)
@@ -146,8 +151,10 @@ def mean_of(found: Sequence[dict[str, Any]], rule: str, split: str, seeds: Seque
     return float(np.mean([by[seed] for seed in seeds])) if set(seeds) <= set(by) else None
 
 
-def best_peer(found: Sequence[dict[str, Any]]) -> str:
+def best_peer(found: Sequence[dict[str, Any]], task: str) -> str:
     """The peer with the best mean validation score over the two seeds that choose."""
+    if task in KNOWN:
+        return KNOWN[task]
     rules = dict.fromkeys(one["rule"] for one in found if one["rule"] != RUN)
     means = {rule: mean_of(found, rule, "val", CHOOSING) for rule in rules}
     return max((rule for rule in means if means[rule] is not None), key=lambda rule: means[rule] or 0.0)
@@ -155,15 +162,16 @@ def best_peer(found: Sequence[dict[str, Any]]) -> str:
 
 def contrast(found: Sequence[dict[str, Any]], task: str, rule: str, other: str) -> Contrast:
     by = {(one["rule"], one["seed"]): one["values"].astype(float) for one in found}
-    gaps = [by[rule, seed] - by[other, seed] for seed in COMPARING]
+    seeds = [seed for seed in COMPARING if (rule, seed) in by and (other, seed) in by]
+    gaps = [by[rule, seed] - by[other, seed] for seed in seeds]
     if TASKS[task].folds:
         return fold_contrast(np.array([gap.mean() for gap in gaps]))
     return crossed_contrast(np.stack(gaps))
 
 
-def judge(found: Sequence[dict[str, Any]], task: str, other: str, base: str) -> dict[str, Any]:
-    """Whether the main job holds against ``other``, whose gain is that over K = 1, ``base``."""
-    gap, gain = contrast(found, task, RUN, other), contrast(found, task, other, base).mean
+def judge(found: Sequence[dict[str, Any]], task: str, other: str) -> dict[str, Any]:
+    """Whether the main job holds against ``other``, whose gain is that over K = 1."""
+    gap, gain = contrast(found, task, RUN, other), contrast(found, task, other, BASE).mean
     held = gap.mean >= -max(TOLERANCE * gain, gap.se)
     verdict = "not decided" if gap.se > UNDECIDED * gain else "holds" if held else "does not hold"
     return {"against": other, **asdict(gap), "gain": gain, "verdict": verdict}
@@ -175,15 +183,15 @@ def record(paths: Sequence[Path]) -> dict[str, Any]:
     cells = {}
     for task, metric in dict.fromkeys((one["task"], one["metric"]) for one in found):
         mine = [one for one in found if (one["task"], one["metric"]) == (task, metric)]
-        best, base, usual = best_peer(mine), "1 at 1 x", "100 at 1 x"
-        whole = [rule for rule in (best, usual) if mean_of(mine, rule, "test", COMPARING) is not None]
-        ready = mean_of(mine, RUN, "test", COMPARING) is not None and mean_of(mine, base, "test", COMPARING) is not None
+        best = best_peer(mine, task)
+        whole = [rule for rule in dict.fromkeys((best, USUAL)) if mean_of(mine, rule, "test", COMPARING) is not None]
+        ready = all(mean_of(mine, *need) is not None for need in ((RUN, "test", COMPARING), (BASE, "test", BASE_SEEDS)))
         rules = dict.fromkeys(one["rule"] for one in mine)
         cells[f"{task}, {metric}"] = {
             "best peer": best,
             "choosing, validation": {rule: mean_of(mine, rule, "val", CHOOSING) for rule in rules},
             "comparing, test": {rule: mean_of(mine, rule, "test", COMPARING) for rule in rules},
-            "run": [judge(mine, task, other, base) for other in whole] if ready else [],
+            "run": [judge(mine, task, other) for other in whole] if ready else [],
             "runs": [{name: value for name, value in one.items() if name not in ("values", "wins")} for one in mine],
         }
     seeds = {"choosing": CHOOSING, "comparing": COMPARING}
@@ -233,7 +241,8 @@ def main() -> None:
         peers = peers_of(task, metric, times, asked.seconds, seeds)
         if asked.what == "compare":
             mine = [one for one in earlier if (one["task"], one["metric"]) == (task, metric)]
-            peers = [job for job in peers if job.name in (best_peer(mine), "100 at 1 x", "1 at 1 x")]
+            kept = (best_peer(mine, task), USUAL, BASE)
+            peers = [job for job in peers if job.name in kept and (job.name != BASE or job.seed in BASE_SEEDS)]
         jobs += peers
     known = {(one["task"], one["metric"], one["rule"], one["seed"]) for one in earlier}
     jobs = [job for job in jobs if (job.task, job.metric, job.name, job.seed) not in known]

@@ -196,7 +196,7 @@ def mean_of(found: Sequence[dict[str, Any]], task: str, rule: str, split: str, s
 
 def contrast(found: Sequence[dict[str, Any]], task: str, rule: str, other: str, values: str = "values") -> Contrast:
     """``rule`` less ``other`` on test, paired by seed and query; in news over folds."""
-    by = {(one["rule"], one["seed"]): one[values] for one in found if one["task"] == task}
+    by = {(one["rule"], one["seed"]): one[values] for one in found if one["task"] == task and values in one}
     gaps = [by[rule, seed].astype(float) - by[other, seed].astype(float) for seed in COMPARING]
     if TASKS[task].folds:
         return fold_contrast(np.array([gap.mean() for gap in gaps]))
@@ -292,8 +292,8 @@ def main() -> None:
         if asked.what == "choose":
             jobs += [Job(task, rule, seed) for seed in CHOOSING for rule in (*TASKS[task].ks[::-1], *rules)]
         else:
-            chosen = [one for path in asked.done for one in read(path)] or recorded()[task]["runs"]
-            best = best_fixed(chosen, task)
+            earlier = [one for path in asked.done for one in read(path)]
+            best = best_fixed([*recorded().get(task, {"runs": []})["runs"], *earlier], task)
             arms = dict.fromkeys((best, "1", *rules))
             jobs += [Job(task, rule, seed, rule.startswith("online")) for seed in COMPARING for rule in arms]
     jobs = [job for job in jobs if (job.task, job.rule, job.seed) not in done]

@@ -21,7 +21,7 @@ from negwise.metrics.model_ranking import EvaluationSplit, subset
 from negwise.protocols import OpenLoopRule, Rule
 from negwise.records import RunLengths, StepCost, StepTimes, read_run
 from negwise.requests import TrainRequest
-from negwise.schedule import FunctionK, OnlineK
+from negwise.schedule import ConstantK, FunctionK, OnlineK
 from negwise.tasks import Task, copy_task, evaluate_model, evaluation_splits, make_task, with_recipe
 from negwise.tasks.recipes import resolve_device
 from negwise.tasks.task import no_assets
@@ -42,12 +42,13 @@ START = 8.0
 """Seconds for a process to start and to open the data."""
 TIMED_KS = (1.0, 20.0, 100.0)
 """K whose step is timed, beside the largest that may come."""
-STEPS_OF_A_COST = {"cpu": 3, "cuda": 8}
-TIMED_QUERIES = 500
-"""Queries of an evaluation that is timed; more are counted on in proportion."""
-LAST, CORPUS_SHARE = 8.0, 0.05
-"""Seconds for what follows one run, baselines and the page; and the share of the budget that ranking texts among the
-whole corpus may take."""
+STEPS_OF_A_COST = {"cpu": 3, "cuda": 16}
+FIRST_QUERIES, TIMED_QUERIES = 50, 500
+"""Queries of an evaluation before the one that is timed, since the first may compile; and of the one that is timed.
+More are counted on in proportion."""
+LAST, LAST_SHARE, CORPUS_SHARE = 8.0, 0.08, 0.05
+"""Seconds for what follows one run, baselines and the page, and the share of the budget where that is less; and the
+share of the budget that ranking texts among the whole corpus may take."""
 PILOT_EVALUATIONS, EVALUATIONS = 12, 8
 FEWEST = 2 * PILOT_EVALUATIONS
 STEPS = 1000
@@ -81,14 +82,15 @@ def time_steps(request: TrainRequest, source: Source | None, steps: int) -> Step
 
 def time_one_run(request: TrainRequest, task: Task) -> tuple[StepTimes, tuple[StepCost, ...]]:
     """`time_steps` for one run of ``task``, whose weights stay as they are, and what a step costs at several K."""
-    k = largest_k(make_rule(request, task))
+    rule = make_rule(request, task)
+    k = largest_k(rule)
     costs = step_costs(request, task, [known for known in TIMED_KS if known < k] + [k])
     evaluation = _evaluation_seconds(task.model, task.splits["val"])
     assert request.batch_size is not None
     times = StepTimes(
         step=costs[-1].seconds,
         evaluation=evaluation,
-        pilot_step=costs[0].seconds,
+        pilot_step=costs[-1 if isinstance(rule, ConstantK) else 0].seconds,  # where K starts
         pilot_evaluation=2 * evaluation,
         k=costs[-1].k,
         epoch=EpochOrder(len(task.examples), request.batch_size, request.seed).steps_per_epoch,
@@ -121,8 +123,13 @@ def _timed(request: TrainRequest, task: Task, ks: Sequence[float]) -> tuple[Step
         fit_task(short, replace(task, splits={}, assets=no_assets), Path(folder), rule=rule, show=False)
         clock = [record.time or 0.0 for record in read_run(folder).steps]
     spent = [after - before for before, after in itertools.pairwise([0.0, *clock])]
-    # Of the later half, since the first steps of a size may compile; the shortest, since others may be disturbed.
-    return tuple(StepCost(k, min(spent[each * at + (each + 1) // 2 : each * (at + 1)])) for at, k in enumerate(ks))
+    # Of the later half, since the first steps of a size may compile. The shortest quarter: others may be disturbed.
+    quarter = max(each // 4, 1)
+    firsts = range((each + 1) // 2, each - quarter + 1, quarter)
+    return tuple(
+        StepCost(k, min(sum(spent[each * at + first :][:quarter]) for first in firsts) / quarter)
+        for at, k in enumerate(ks)
+    )
 
 
 def largest_k(rule: Rule) -> float:
@@ -167,6 +174,7 @@ def _step_seconds(request: TrainRequest, task: Task, steps: int) -> float:
 
 def _evaluation_seconds(model: Any, split: EvaluationSplit) -> float:
     queries = len(split.query_examples)
+    evaluate_model(model, subset(split, min(queries, FIRST_QUERIES)))
     few = subset(split, min(queries, TIMED_QUERIES))
     began = time.perf_counter()
     evaluate_model(model, few)
@@ -244,23 +252,23 @@ def fair_queries(queries: int, seconds: float, evaluations: int, room: float | N
 def plan_one_run(
     times: StepTimes, *, runs: int, jobs: int, steps: int | None, budget: float | None, most: int
 ) -> RunLengths:
-    """Steps as asked for; else as many as the budget has room for, and at most ``most``, where the recipe ends.
+    """Steps as asked for; else as many as ``budget`` seconds of training have room for, and at most ``most``.
 
-    Each of ``runs`` seeds has the whole budget.
+    ``most`` is where the recipe ends. Each of ``runs`` seeds has the whole budget.
     """
     if steps is None and budget is None:
         steps = most
     if steps is None:
         assert budget is not None
         tests = 2 * times.evaluation  # the one at the start, and the test split at the end
-        room = ((budget - LAST) / _slower(jobs) - tests) / (1 + EVALUATION_SHARE)
+        room = (budget / _slower(jobs) - tests) / (1 + EVALUATION_SHARE)
         fitting = int((room + _saved(times, RISING)) / times.step)
         if fitting < RISING:
             fitting = int(room / (times.step - _saved(times, 1)))
         if fitting < FEWEST:
-            need = _slower(jobs) * (FEWEST * (1 + EVALUATION_SHARE) * times.step + tests) + LAST
+            need = _slower(jobs) * (FEWEST * (1 + EVALUATION_SHARE) * times.step + tests)
             raise InputError(
-                f"budget: too short. {max(budget, 0.0):.0f} s are left after reading and timing, and {FEWEST} steps "
+                f"budget: too short. {max(budget, 0.0):.0f} s are left for training, and {FEWEST} steps "
                 f"need about {need:.0f} s ({times.step:.2g} s a step, {times.evaluation:.2g} s an evaluation). Ask for "
                 "more time, or evaluate on fewer queries with --queries."
             )
@@ -269,6 +277,11 @@ def plan_one_run(
     training = steps * times.step - _saved(times, steps)
     seconds = -(-runs // jobs) * _slower(jobs) * (training + evaluations * times.evaluation) + LAST
     return RunLengths(0, 1, steps, round(seconds, 1), jobs)
+
+
+def last_seconds(budget: float) -> float:
+    """Seconds of ``budget`` for what follows training: baselines and the page."""
+    return min(LAST, LAST_SHARE * budget)
 
 
 def _saved(times: StepTimes, steps: int) -> float:

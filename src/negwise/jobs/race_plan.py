@@ -12,9 +12,9 @@ from negwise.jobs.plan import (
     CORPUS_SHARE,
     EVALUATION_SHARE,
     FEWEST_EVALUATIONS,
-    LAST,
     evaluations_of,
     fair_queries,
+    last_seconds,
     parallelism,
     plan_one_run,
     time_one_run,
@@ -93,7 +93,7 @@ def _new_plan(
     log(f"Timing a few steps of {training.model} ...")
     times, costs = time_one_run(replace(training, k=arm.rule, learning_rate=rate), task)
     spent = time.monotonic() - began
-    left = None if request.budget is None else parse_duration(request.budget) - spent
+    left = None if request.budget is None else time_for_training(task, spent, request)
     room = None if left is None else EVALUATION_SHARE * left
     sizes = {name: len(task.splits[name].query_examples) for name in ("val", "test")}
     val = fair_queries(sizes["val"], times.evaluation, FEWEST_EVALUATIONS + 1, room)
@@ -150,18 +150,18 @@ def _candidate(
     """A candidate with the steps that it has if it goes on: ``share`` of those of a plain run in the same time."""
     steps = request.steps or prepared.most
     if request.steps is None and request.budget is not None:
-        left = time_for_training(prepared, request) + LAST  # which `plan_one_run` takes off
+        left = time_for_training(prepared.task, prepared.plan.spent, request)
         plain = plan_one_run(times, runs=1, jobs=1, steps=None, budget=left, most=UNLIMITED).steps
         steps = min(int(share * plain), prepared.most)
     return Candidate(arm.rule, rate, steps, -(-steps // evaluations_of(times, steps)), max_k)
 
 
-def time_for_training(prepared: PreparedRace, request: RunRequest) -> float:
-    """Seconds of the budget that are left for training: less what came before, and what follows."""
+def time_for_training(task: Task, spent: float, request: RunRequest) -> float:
+    """Seconds of the budget that are left for training: less what was ``spent`` before, and what follows."""
     assert request.budget is not None
     budget = parse_duration(request.budget)
-    corpus = CORPUS_SHARE * budget if prepared.task.data.name == "pairs" else 0.0
-    return budget - prepared.plan.spent - LAST - corpus
+    corpus = CORPUS_SHARE * budget if task.data.name == "pairs" else 0.0
+    return budget - spent - last_seconds(budget) - corpus
 
 
 def _moderate_k(plan: Plan) -> tuple[float, float] | None:
@@ -180,7 +180,7 @@ def plan_horizon(
     """
     assert request.budget is not None
     plan = prepared.plan
-    left = time_for_training(prepared, request) - seconds_so_far - plan.times.evaluation
+    left = time_for_training(prepared.task, plan.spent, request) - seconds_so_far - plan.times.evaluation
     clock = [(record.step, record.time or 0.0) for record in read_run(folder).steps]
     half = [entry for entry in clock if entry[0] >= clock[-1][0] / 2]
     (first, begin), (last, end) = half[0], half[-1]

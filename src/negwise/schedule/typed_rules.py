@@ -8,7 +8,7 @@ from negwise.schedule.online_k import OnlineK
 from negwise.schedule.rules import AnsK, ConstantK, WarmK
 from negwise.theory.metric_k import k_for_metric
 
-DEFAULT_RULE = "online"
+DEFAULT_RULE = "metric"
 """What trains where no K is typed."""
 SCHEDULES = {"ans": AnsK, "warm": WarmK}
 """Schedules with a peak, by name."""

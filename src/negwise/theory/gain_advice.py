@@ -119,7 +119,7 @@ def _by_cost_alone(timed: Sequence[GainShare], metric: str) -> str:
     times = _times(last, first)
     cost = f"A step with K = {_number(last.k)} takes {times:.2f} times as long as one with K = {_number(first.k)}"
     if times <= FREE:
-        return f"{unknown} {cost}, so more negatives cost nearly nothing: leave K to the online rule."
+        return f"{unknown} {cost}, so more negatives cost nearly nothing: leave K to the metric, the default."
     tried = ",".join(f"{row.k:g}" for row in timed[:4])
     return f"{unknown} {cost}. To measure the gain, run negwise sweep --k {tried} on the same data."
 
