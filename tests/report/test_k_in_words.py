@@ -4,7 +4,7 @@ import pytest
 
 from negwise.protocols import VALIDATION_KS, Observation
 from negwise.records import RunLog, StepRecord
-from negwise.report.k_in_words import format_k, k_over_training, reason_in_words
+from negwise.report.k_in_words import format_k, k_over_training, metric_reason, reason_in_words
 from negwise.schedule import OnlineK
 
 
@@ -43,6 +43,14 @@ def test_every_reason_has_a_sentence(reason, words):
 def test_a_rule_that_gives_no_reason():
     assert reason_in_words(None, "100") == "K was typed."
     assert reason_in_words(None, "warm:20") == "K follows the rule warm:20."
+
+
+def test_why_k_for_the_metric_was_so_large():
+    assert metric_reason(752, "ndcg@10", 3416.0) == "752 negatives are enough for nDCG@10 among these candidates."
+    assert metric_reason(64, "auc", 3416.0) == "64 negatives are enough for AUC among these candidates."
+    assert "asks for more" in metric_reason(100, "ndcg@10", 3416.0)
+    assert "asks for more" in metric_reason(20, "ndcg@10", 21.0)  # of the 64 that any metric needs
+    assert "are enough" in metric_reason(100, "ndcg@10", None)
 
 
 def test_k_from_the_first_step_to_the_last():

@@ -7,6 +7,10 @@ from dataclasses import dataclass
 
 from negwise.records import RunLog
 from negwise.report.formatting import metric_name
+from negwise.theory.metric_k import INFORMATION, discount_area
+
+NEARLY = 0.9
+"""Validation, which sets K, and test, which is on record, may have a few candidates more or less."""
 
 
 @dataclass(frozen=True)
@@ -51,6 +55,15 @@ def reason_in_words(reason: str | None, rule: str) -> str:
     if reason == "nothing seen yet":
         return "Training was too short for K to move."
     return f"What set K: {reason}."
+
+
+def metric_reason(k: float, metric: str, candidates: float | None) -> str:
+    """Why ``k`` was the K of the rule ``metric``, where a query has so many ``candidates``."""
+    if candidates is not None and k < NEARLY * max(candidates / discount_area(metric, round(candidates)), INFORMATION):
+        return (
+            f"{metric_name(metric)} asks for more. This is all a row has, what fits into memory, or what won the race."
+        )
+    return f"{format_k(k)} negatives are enough for {metric_name(metric)} among these candidates."
 
 
 def format_k(k: float) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from negwise.report.formatting import format_count, format_seconds, metric_name
-from negwise.report.k_in_words import KOverTraining, k_over_training, reason_in_words
+from negwise.report.k_in_words import KOverTraining, k_over_training, metric_reason, reason_in_words
 from negwise.report.report_data import ArmRuns, ReportData, SeedRun
 from negwise.report.score_table import (
     ScoreTable,
@@ -104,7 +104,10 @@ def _budget(report: ReportData) -> float | None:
 def _stats(report: ReportData, arm: ArmRuns, run: SeedRun, course: KOverTraining | None) -> list[Stat]:
     found: list[Stat | None] = []
     if course is not None:
-        found.append(Stat("negatives per positive", course.text, note=reason_in_words(course.reason, arm.rule)))
+        why = reason_in_words(course.reason, arm.rule)
+        if arm.rule == "metric":
+            why = metric_reason(course.end, report.metrics[0], report.candidates)
+        found.append(Stat("negatives per positive", course.text, note=why))
     if run.test is not None:
         found.append(score_stat(report, run.test, report.metrics[0]))
     found += [baseline_stat(report), _cost(report, run)]
