@@ -1,13 +1,14 @@
 """Shares of the gain and seconds of a step at a few K."""
 
 import json
+from dataclasses import replace
 
 import pytest
 
 import negwise as nw
 from negwise.jobs.answer_facts import whole_seconds
 from negwise.jobs.gain_shares import measured_costs, seconds_at, shares_of
-from negwise.records import Plan, Results, RunLengths, StepCost, StepTimes, decode, encode
+from negwise.records import Plan, Results, RunLengths, Start, StepCost, StepTimes, decode, encode
 
 COSTS = (StepCost(1, 0.1), StepCost(101, 0.2), StepCost(301, 0.8))
 
@@ -61,6 +62,10 @@ def test_records_survive_json():
 
 
 def test_the_whole_cost_counts_what_was_done_before_a_resume():
-    assert whole_seconds(None, 12.0, 110.0, 130.0) == 130.0  # one call did it all
-    assert whole_seconds(None, 12.0, 110.0, 20.0) == 122.0  # the last call did the rest
-    assert whole_seconds(140.0, 12.0, 110.0, 2.0) == 140.0  # nothing was left
+    plan = replace(plan_of(), spent=12.0)
+    assert whole_seconds(None, plan, 110.0, 130.0) == 130.0  # one call did it all
+    assert whole_seconds(None, plan, 110.0, 20.0) == 122.0  # the last call did the rest
+    assert whole_seconds(140.0, plan, 110.0, 2.0) == 140.0  # nothing was left
+    goes_on = replace(plan, start=Start("before-1", "", 60.0, goes_on=True))
+    assert whole_seconds(None, goes_on, 110.0, 130.0) == 190.0  # and what came before
+    assert whole_seconds(190.0, goes_on, 110.0, 2.0) == 190.0

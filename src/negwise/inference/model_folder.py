@@ -44,14 +44,17 @@ class ModelFolder:
     record: ModelRecord
     checkpoint: Path | None = None
 
+    def weight_bytes(self) -> bytes:
+        """The file of the weights, as it was written."""
+        if self.checkpoint is None:
+            return read_checked(self.files, WEIGHTS, self.record)
+        return _checkpoint_weights(self.checkpoint)
+
     def weights(self) -> dict[str, Tensor]:
         """The weights by name, on the CPU, each finite."""
-        if self.checkpoint is None:
-            content, path = read_checked(self.files, WEIGHTS, self.record), self.files / WEIGHTS
-        else:
-            content, path = _checkpoint_weights(self.checkpoint), self.checkpoint / WEIGHTS
+        path = (self.checkpoint or self.files) / WEIGHTS
         try:
-            found = load_tensors(content)
+            found = load_tensors(self.weight_bytes())
         except SafetensorError as error:
             raise InputError(f"{path}: no safetensors ({error}). Copy the folder again, whole.") from error
         broken = [name for name, values in found.items() if not bool(torch.isfinite(values).all())]
@@ -121,7 +124,11 @@ def run_outcome(run: Path) -> Outcome:
 
 def _winner(folder: Path) -> ModelFolder:
     if not (folder / RESULTS).exists():
-        raise InputError(f"{folder}: a job without {RESULTS}: it has not ended. Type the same command again.")
+        before = max(folder.glob("before-*"), key=lambda one: one.stat().st_mtime, default=None)
+        until_then = "" if before is None else f" The model of before is in {before}."
+        raise InputError(
+            f"{folder}: a job without {RESULTS}: it has not ended. Type the same command again.{until_then}"
+        )
     results = read_record(Results, folder / RESULTS)
     if results.model is None:
         raise InputError(f"{folder}: no run of this job came to an end; each says why in its failed.json.")

@@ -57,15 +57,19 @@ def add_answer_facts(
     record = replace(
         record,
         shares=shares_of(record.metrics[0], candidates, measured_costs(plan), most=most, estimate=result.estimate),
-        seconds=whole_seconds(record.seconds, plan.spent, trained_seconds(folder), time.monotonic() - began),
+        seconds=whole_seconds(record.seconds, plan, trained_seconds(folder), time.monotonic() - began),
     )
     write_record(folder / RESULTS, record)
     return replace(result, record=record)
 
 
-def whole_seconds(before: float | None, spent: float, trained: float, this_call: float) -> float:
-    """Wall time of a job: that of the call that did it, or where it was resumed the sum of what its records hold."""
-    return round(max(this_call, spent + trained, before or 0.0), 3)
+def whole_seconds(before: float | None, plan: Plan, trained: float, this_call: float) -> float:
+    """Wall time of a job: that of the call that did it, or where it was resumed the sum of what its records hold.
+
+    Earlier rounds, if it goes on, are part of it.
+    """
+    rounds = 0.0 if plan.start is None else plan.start.seconds
+    return round(max(rounds + max(this_call, plan.spent + trained), before or 0.0), 3)
 
 
 def trained_seconds(folder: Path) -> float:

@@ -17,17 +17,18 @@ from tempfile import TemporaryDirectory
 from negwise.files import lock_folder
 from negwise.jobs.answer_facts import add_answer_facts
 from negwise.jobs.arms import Arm, parse_arm
+from negwise.jobs.going_on import finish_moving
 from negwise.jobs.paper_job import run_paper_job
 from negwise.jobs.preparation import Log
 from negwise.jobs.race import RaceLog, race
-from negwise.jobs.race_plan import PreparedRace, explain, plan_candidates, plan_horizon, prepare_race, with_queries
+from negwise.jobs.race_plan import PreparedRace, explain, plan_candidates, plan_horizon, prepare_race, task_of
 from negwise.jobs.race_progress import RaceProgress
 from negwise.jobs.results import JobResult, collect_race, write_page
 from negwise.jobs.single_run import default_k, fit_task, open_task, set_steps
 from negwise.records import LOG, Candidate, Horizon, Plan, RaceStart, RunLog, RunResult, read_result, read_run
 from negwise.requests import RunRequest, TrainRequest
 from negwise.schedule.typed_rules import SCHEDULES
-from negwise.tasks import copy_task, make_task, max_negatives
+from negwise.tasks import copy_task, max_negatives
 from negwise.training import OpenRun
 
 REPLAN = 0.45
@@ -55,6 +56,7 @@ def train_one_model(request: RunRequest, *, log: Log = print) -> JobResult:
     """A race, and the best candidate trained to the end; then other seeds of it, each from the start."""
     began, folder, arm = time.monotonic(), Path(request.out), _arm(request)
     with lock_folder(folder, "job"):
+        finish_moving(folder)
         prepared = prepare_race(folder, request, arm, log)
         decisions = RaceLog(folder)
         winner: Candidate | None = None
@@ -63,7 +65,8 @@ def train_one_model(request: RunRequest, *, log: Log = print) -> JobResult:
             for seed in range(request.seed + 1, request.seed + request.seeds):
                 _train_again(folder, prepared, winner, decisions, seed, log)
         finally:
-            result = collect_race(folder, request, prepared.metrics, winner, decisions.decisions)
+            notes = leak_notes(prepared)
+            result = collect_race(folder, request, prepared.metrics, winner, decisions.decisions, notes)
         asked = prepared.request
         most = max_negatives(prepared.task.data, asked.negatives, asked.pool, asked.batch_size)
         result = add_answer_facts(result, prepared.task, device=asked.device, most=most, began=began, log=log)
@@ -131,7 +134,18 @@ def _train_again(
     """Another seed of the candidate that won, from the start."""
     log(f"Training {winner.name} with seed {seed} ...")
     own = replace(request_of(prepared, winner, last(decisions)), seed=seed, out=str(folder_of(folder, winner, seed)))
-    fit_task(own, with_queries(make_task(own, prepared.source), prepared.plan), str(own.out))
+    fit_task(own, task_of(prepared, own), str(own.out))
+
+
+def leak_notes(prepared: PreparedRace) -> tuple[str, ...]:
+    """A word where the model started from may have learnt from these test queries."""
+    older = prepared.older
+    if older is None or older.record.provenance.get("data_digest") == prepared.task.data.digest:
+        return ()
+    return (
+        f"Training started from {older.path}, which learnt from other data. If some of the test queries were in it, "
+        "the scores flatter.",
+    )
 
 
 def replans_of(request: RunRequest, raced: bool) -> tuple[float, ...]:

@@ -17,6 +17,7 @@ from negwise.datasets import DataReport, inspect, told
 from negwise.errors import InputError
 from negwise.files import check_writable
 from negwise.jobs.arms import Arm, check_ceiling
+from negwise.jobs.going_on import asks_for_more, put_aside
 from negwise.jobs.plan import parallelism, plan_lengths
 from negwise.jobs.worker_pool import ask_worker
 from negwise.records import JOB, JobRecord, Plan, RunLengths, StepTimes, decode, read_record, write_record
@@ -118,6 +119,9 @@ def look_at_data(
             "to tell it from. More users, items or texts are needed."
         )
     log(report.headline())
+    if isinstance(request, RunRequest) and asks_for_more(folder, request) and _same_data(folder, report):
+        put_aside(folder)
+        log(f"{folder} has this job, done. It goes on with the rest of {request.budget}; what it had is kept inside.")
     found = _resume(folder, request, kind, report) if (folder / JOB).exists() else None
     for arm in arms:
         check_ceiling(arm, ceiling_of(request, report))
@@ -155,15 +159,19 @@ def ceiling_of(request: RunRequest | SweepRequest, report: DataReport) -> float:
     return min(most, float(request.pool or POOL)) if pooled else most
 
 
+def _same_data(folder: Path, report: DataReport) -> bool:
+    return read_record(JobRecord, folder / JOB).data.get("digest") == report.digest
+
+
 def _resume(folder: Path, request: RunRequest | SweepRequest, kind: str, report: DataReport) -> JobRecord:
     found = read_record(JobRecord, folder / JOB)
     if found.kind != kind:
         raise InputError(f"{folder} has a {found.kind}, not a {kind}. Choose another folder with --out.")
-    if found.data.get("digest") != report.digest:
+    if not _same_data(folder, report):
         raise InputError(
             f"{folder} has a job of its own, and the data changed since: its content hash was "
             f"{found.data.get('digest')} and is {report.digest}. Nothing was touched. "
-            "Choose another folder with --out."
+            f"Choose another folder with --out; --from {folder} starts from its weights."
         )
     changed = config_changes(found.request, identity_of(request))
     if changed:

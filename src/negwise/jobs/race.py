@@ -91,6 +91,12 @@ class RaceLog:
         return next((record.candidates for record in self.records if isinstance(record, RaceStart)), ())
 
     @property
+    def winner(self) -> Candidate:
+        """The candidate that went on, of a race that was decided."""
+        kept = self.decisions[-1].kept if self.decisions else ()
+        return next((one for one in self.candidates if one.name in kept), self.candidates[0])
+
+    @property
     def decisions(self) -> tuple[Decision, ...]:
         return tuple(record for record in self.records if isinstance(record, Decision))
 

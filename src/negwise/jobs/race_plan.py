@@ -7,7 +7,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from negwise.datasets import DataReport, Source, open_source
+from negwise.errors import InputError
+from negwise.inference.model_folder import ModelFolder
 from negwise.jobs.arms import Arm
+from negwise.jobs.going_on import open_start, start_of
 from negwise.jobs.plan import (
     CORPUS_SHARE,
     EVALUATION_SHARE,
@@ -20,9 +23,10 @@ from negwise.jobs.plan import (
     time_one_run,
 )
 from negwise.jobs.preparation import Log, format_duration, look_at_data, metrics_of, training_of, write_job
-from negwise.jobs.race import FEWEST_STEPS, RATES, rung_step, share_of_survivor
+from negwise.jobs.race import FEWEST_STEPS, RATES, RaceLog, rung_step, share_of_survivor
+from negwise.jobs.start_weights import copy_weights, like_model
 from negwise.metrics.model_ranking import subset
-from negwise.records import Candidate, Horizon, Plan, RaceStart, StepTimes, read_run
+from negwise.records import Candidate, Horizon, Plan, RaceStart, Start, StepTimes, read_run
 from negwise.requests import RunRequest, TrainRequest, identity_of, parse_duration
 from negwise.tasks import Task, make_task
 from negwise.tasks.recipes import resolve_device
@@ -36,7 +40,8 @@ UNLIMITED = 10**9
 class PreparedRace:
     """What all candidates share: ``request`` but for K, steps and learning rate; ``most`` steps by the recipe.
 
-    ``task`` has the weights that all of them start from.
+    ``task`` has the weights that all of them start from: those of ``older``, if that is not None. ``winner`` is the
+    candidate that an earlier round of this job trained.
     """
 
     request: TrainRequest
@@ -46,6 +51,8 @@ class PreparedRace:
     most: int
     task: Task
     source: Source | None
+    older: ModelFolder | None = None
+    winner: Candidate | None = None
 
 
 def prepare_race(folder: Path, request: RunRequest, arm: Arm, log: Log) -> PreparedRace:
@@ -54,12 +61,20 @@ def prepare_race(folder: Path, request: RunRequest, arm: Arm, log: Log) -> Prepa
     report, found = look_at_data(folder, request, "run", (arm,), log)
     device = resolve_device(request.device) if found is None else str(found.machine["device"])
     _, threads = parallelism(1, device, 1)
-    training, rate, epochs = training_of(request, report, device, threads if found is None else found.plan.threads)
+    start = start_of(folder, request) if found is None else found.plan.start
+    older = None if start is None else open_start(folder, start)
+    asked = request if older is None else replace(request, model=_same_model(request, older))
+    training, rate, epochs = training_of(asked, report, device, threads if found is None else found.plan.threads)
     training = replace(training, seed=request.seed, evaluate_training=False)
+    if older is not None:
+        training = like_model(training, older.record)
     source = None if report.key is None else open_source(report.key)
-    task = make_task(replace(training, k=arm.rule, learning_rate=rate), source)
+    own = replace(training, k=arm.rule, learning_rate=rate)
+    task = make_task(own, source)
+    if older is not None:
+        log(f"Starting from {older.path}: it knows {copy_weights(task, own, older)}.")
     plan = (
-        _new_plan(folder, request, arm, training, rate, epochs, task, report, began, log)
+        _new_plan(folder, request, arm, training, rate, epochs, task, report, start, began, log)
         if found is None
         else found.plan
     )
@@ -75,7 +90,25 @@ def prepare_race(folder: Path, request: RunRequest, arm: Arm, log: Log) -> Prepa
         epochs * plan.times.epoch,
         with_queries(task, plan),
         source,
+        older,
+        RaceLog(folder / start.folder).winner if start is not None and start.goes_on else None,
     )
+
+
+def _same_model(request: RunRequest, older: ModelFolder) -> str:
+    if request.model not in (None, older.record.model):
+        raise InputError(
+            f"model: got {request.model!r}, but {older.path} has a {older.record.model}. Leave --model out, or --from."
+        )
+    return older.record.model
+
+
+def task_of(prepared: PreparedRace, request: TrainRequest) -> Task:
+    """The task of another seed, from the same start."""
+    task = make_task(request, prepared.source)
+    if prepared.older is not None:
+        copy_weights(task, request, prepared.older)
+    return with_queries(task, prepared.plan)
 
 
 def _new_plan(
@@ -87,13 +120,15 @@ def _new_plan(
     epochs: int,
     task: Task,
     report: DataReport,
+    start: Start | None,
     began: float,
     log: Log,
 ) -> Plan:
     log(f"Timing a few steps of {training.model} ...")
     times, costs = time_one_run(replace(training, k=arm.rule, learning_rate=rate), task)
     spent = time.monotonic() - began
-    left = None if request.budget is None else time_for_training(task, spent, request)
+    before = 0.0 if start is None else start.seconds
+    left = None if request.budget is None else time_for_training(task, before + spent, request)
     room = None if left is None else EVALUATION_SHARE * left
     sizes = {name: len(task.splits[name].query_examples) for name in ("val", "test")}
     val = fair_queries(sizes["val"], times.evaluation, FEWEST_EVALUATIONS + 1, room)
@@ -101,7 +136,9 @@ def _new_plan(
     times = replace(times, evaluation=times.evaluation * (val or sizes["val"]) / sizes["val"])
     most = epochs * times.epoch
     lengths = plan_one_run(times, runs=1, jobs=1, steps=request.steps, budget=left, most=most)
-    plan = Plan(lengths, times, round(spent, 3), training.threads or 1, identity_of(training), (), costs, val, test)
+    plan = Plan(
+        lengths, times, round(spent, 3), training.threads or 1, identity_of(training), (), costs, val, test, start
+    )
     write_job(folder, "run", request, report, training.device, plan)
     return plan
 
@@ -117,25 +154,36 @@ def with_queries(task: Task, plan: Plan) -> Task:
 
 
 def plan_candidates(prepared: PreparedRace, request: RunRequest, arm: Arm) -> RaceStart:
-    """Who takes part: the rule at three learning rates and, where negatives are dear, a smaller K."""
+    """Who takes part: the rule at three learning rates and, where negatives are dear, a smaller K.
+
+    Where there are too few steps for all of them the rates go first. A job that goes on trains its winner alone.
+    """
     plan, times = prepared.plan, prepared.plan.times
-    pairs: list[tuple[float, int | None, StepTimes]] = [(prepared.rate, None, times)]
-    reasons = []
+    if prepared.winner is not None:
+        rate, bound = prepared.winner.learning_rate, prepared.winner.max_k
+        cost = next((cost.seconds for cost in plan.costs if cost.k == bound), times.step)
+        known = replace(times, step=cost, k=times.k if bound is None else float(bound))
+        return RaceStart((_candidate(prepared, request, arm, rate, bound, known, 1.0),), "It won the race before.")
+    own: list[tuple[float, int | None, StepTimes]] = [(prepared.rate, None, times)]
+    rates: list[tuple[float, int | None, StepTimes]] = []
+    smaller: list[tuple[float, int | None, StepTimes]] = []
+    reasons = {}
     if request.race and request.learning_rate is None:
-        pairs += [(float(f"{scale * prepared.rate:.3g}"), None, times) for scale in RATES[1:]]
-        reasons.append("A third and three times the recipe's learning rate are tried too.")
+        rates = [(float(f"{scale * prepared.rate:.3g}"), None, times) for scale in RATES[1:]]
+        reasons["rates"] = "A third and three times the recipe's learning rate are tried too."
     moderate = _moderate_k(plan) if request.race and request.k is None else None
     if moderate is not None:
         k, seconds = moderate
-        pairs.append((prepared.rate, int(k), replace(times, step=seconds, k=k)))
-        reasons.append(f"K of at most {k:g} is tried too: more make a step {times.step / seconds:.1f} x as long.")
-    reason = " ".join(reasons) or "There is nothing to race."
-    while len(pairs) > 1:
-        made = [_candidate(prepared, request, arm, *pair, share_of_survivor(len(pairs))) for pair in pairs]
-        if min(rung_step(one) for one in made) >= FEWEST_STEPS:
-            return RaceStart(tuple(made), reason)
-        pairs, reason = pairs[:1], f"There are too few steps for a race, which needs {FEWEST_STEPS} of each candidate."
-    return RaceStart((_candidate(prepared, request, arm, *pairs[0], 1.0),), reason)
+        smaller = [(prepared.rate, int(k), replace(times, step=seconds, k=k))]
+        reasons["k"] = f"K of at most {k:g} is tried too: more make a step {times.step / seconds:.1f} x as long."
+    for others, why in (([*rates, *smaller], ("rates", "k")), (smaller, ("k",))):
+        share = share_of_survivor(1 + len(others))
+        made = [_candidate(prepared, request, arm, *pair, share) for pair in (*own, *others)]
+        if others and min(rung_step(one) for one in made) >= FEWEST_STEPS:
+            return RaceStart(tuple(made), " ".join(reasons[name] for name in why if name in reasons))
+    few = f"There are too few steps for a race, which needs {FEWEST_STEPS} of each candidate."
+    reason = few if rates or smaller else "There is nothing to race."
+    return RaceStart((_candidate(prepared, request, arm, *own[0], 1.0),), reason)
 
 
 def _candidate(
@@ -150,10 +198,15 @@ def _candidate(
     """A candidate with the steps that it has if it goes on: ``share`` of those of a plain run in the same time."""
     steps = request.steps or prepared.most
     if request.steps is None and request.budget is not None:
-        left = time_for_training(prepared.task, prepared.plan.spent, request)
+        left = time_for_training(prepared.task, spent_before(prepared.plan), request)
         plain = plan_one_run(times, runs=1, jobs=1, steps=None, budget=left, most=UNLIMITED).steps
         steps = min(int(share * plain), prepared.most)
     return Candidate(arm.rule, rate, steps, -(-steps // evaluations_of(times, steps)), max_k)
+
+
+def spent_before(plan: Plan) -> float:
+    """Seconds before training: of earlier rounds of this job, of reading and of timing."""
+    return plan.spent + (0.0 if plan.start is None else plan.start.seconds)
 
 
 def time_for_training(task: Task, spent: float, request: RunRequest) -> float:
@@ -180,7 +233,7 @@ def plan_horizon(
     """
     assert request.budget is not None
     plan = prepared.plan
-    left = time_for_training(prepared.task, plan.spent, request) - seconds_so_far - plan.times.evaluation
+    left = time_for_training(prepared.task, spent_before(plan), request) - seconds_so_far - plan.times.evaluation
     clock = [(record.step, record.time or 0.0) for record in read_run(folder).steps]
     half = [entry for entry in clock if entry[0] >= clock[-1][0] / 2]
     (first, begin), (last, end) = half[0], half[-1]

@@ -120,9 +120,17 @@ def _with_known_facts(found: Results, path: Path) -> Results:
 
 
 def collect_race(
-    folder: Path, request: RunRequest, metrics: Sequence[str], winner: Candidate | None, decisions: tuple[Decision, ...]
+    folder: Path,
+    request: RunRequest,
+    metrics: Sequence[str],
+    winner: Candidate | None,
+    decisions: tuple[Decision, ...],
+    notes: tuple[str, ...] = (),
 ) -> JobResult:
-    """Write ``results.json`` of the main job, which may be half done: ``winner`` is the candidate that went on."""
+    """Write ``results.json`` of the main job, which may be half done: ``winner`` is the candidate that went on.
+
+    ``notes`` are caveats beside those that follow from the results.
+    """
     arms = []
     if winner is not None:
         home = folder / "runs" / winner.folder
@@ -150,7 +158,7 @@ def collect_race(
         model=None if chosen is None else chosen.done[0].run,
         decisions=decisions,
     )
-    found = _with_known_facts(replace(found, caveats=caveats_of(found, None)), folder / RESULTS)
+    found = _with_known_facts(replace(found, caveats=(*notes, *caveats_of(found, None))), folder / RESULTS)
     write_record(folder / RESULTS, found)
     return JobResult(folder, found)
 

@@ -51,11 +51,24 @@ class RunLengths:
 
 
 @dataclass(frozen=True)
+class Start:
+    """The older model that training starts from: its ``folder``, and the ``digest`` of its weights.
+
+    ``goes_on``: it is what this very job came to in ``seconds``, before it got more time.
+    """
+
+    folder: str
+    digest: str
+    seconds: float = 0.0
+    goes_on: bool = False
+
+
+@dataclass(frozen=True)
 class Plan:
     """What a job will do: how long each run is, how fast this machine is, and what every run shares.
 
     ``costs``: a step at several K. ``val_queries`` and ``test_queries``: how many are evaluated where all would take
-    more than their share of the time.
+    more than their share of the time. ``start``: None where weights are drawn at random.
     """
 
     lengths: RunLengths
@@ -67,6 +80,7 @@ class Plan:
     costs: tuple[StepCost, ...] = ()
     val_queries: int | None = None
     test_queries: int | None = None
+    start: Start | None = None
 
 
 @dataclass(frozen=True)

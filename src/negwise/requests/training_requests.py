@@ -197,6 +197,9 @@ class RunRequest:
     seed: int = option(0, help=_SEED)
     seeds: int = option(1, help="Runs, each with the next seed and the whole budget; 5 give error bars worth the name.")
     jobs: int | None = option(None, help="Runs side by side.", show_default="cores, or 1 on a GPU", identity=False)
+    start: str | None = option(
+        None, flag="--from", help="A job, a run or an exported model whose weights to start from, on newer data."
+    )
     race: bool = option(True, help="Try other learning rates for a sixth of the steps; the best goes on.")
     plan: bool = option(False, flag="--plan", help="Print the plan, and stop there.", identity=False)
     method: str | None = option(
@@ -234,6 +237,8 @@ class RunRequest:
             raise InputError("plan: got --plan with --method paper, whose plan follows from its pilot. Leave one out.")
         if self.metric is not None:
             check_metric(self.metric)
+        if self.method == "paper" and self.start is not None:
+            raise InputError(f"from: got {self.start!r} with --method paper, whose pilot begins anew. Leave one out.")
         if self.method is None and self.schedule is not None:
             raise InputError(f"schedule: got {self.schedule!r}, which belongs to --method paper. Type --k instead.")
         if self.method == "paper" and self.k is not None:
