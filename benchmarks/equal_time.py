@@ -105,7 +105,7 @@ def run_main_job(job: Job) -> list[dict[str, Any]]:
     """The main job with a budget, and its wall time, from the call to its result."""
     warnings.filterwarnings("ignore")
     from negwise.jobs import run_job
-    from negwise.records import read_race
+    from negwise.records import encode, read_race
     from negwise.requests import RunRequest
 
     with tempfile.TemporaryDirectory() as folder:
@@ -118,7 +118,7 @@ def run_main_job(job: Job) -> list[dict[str, Any]]:
         done = result.record.arms[0].done[0]
         scores = {"val": done.val, "test": done.test}
         found = _found(job, Path(folder) / done.run, scores, done.steps or 0, wall)
-        race = [type(one).__name__ + ": " + one.reason for one in read_race(Path(folder) / "race.jsonl")]
+        race = [encode(one) for one in read_race(Path(folder) / "race.jsonl")]
         return [{**found, "race": race}]
 
 

@@ -132,7 +132,7 @@ def test_a_job_on_interactions_that_is_killed_and_stopped_comes_to_the_same(cach
     """The second stroke is Ctrl-C."""
     data = write_interactions(cache / "clicks.csv")
     whole, struck = cache / "whole", cache / "struck"
-    alone = ("--method", "paper", "--no-compare", "--schedule", "warm:5", "--jobs", 1, "--json")
+    alone = ("--method", "paper", "--compare", "none", "--schedule", "warm:5", "--jobs", 1, "--json")
     code, text, err = negwise(*command(data, whole, *alone))
     assert code == 0, err
     assert json.loads(text)["chosen"] == "warm:5"  # one object on standard output, and nothing else

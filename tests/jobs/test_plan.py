@@ -22,8 +22,9 @@ from negwise.jobs.plan import (
     slowed_by_pilot,
     time_steps,
 )
-from negwise.records import StepRecord, StepTimes
+from negwise.records import StepCost, StepRecord, StepTimes
 from negwise.requests import TrainRequest, parse_duration
+from negwise.tasks import make_task, with_recipe
 
 TIMES = StepTimes(step=0.05, evaluation=0.4, pilot_step=0.03, pilot_evaluation=1.5)
 
@@ -93,7 +94,7 @@ def test_without_a_budget_the_steps_are_those_asked_for():
 
 
 def test_a_budget_that_is_too_short_says_what_is_needed():
-    with pytest.raises(InputError, match=r"20 s is too short.*--queries.*--no-compare") as caught:
+    with pytest.raises(InputError, match=r"20 s is too short.*--queries.*--compare none") as caught:
         plan_lengths(TIMES, runs=9, jobs=2, steps=None, budget=20)
     needed = float(str(caught.value).split("need about ")[1].split(" s")[0])
     judging = (PILOT_EVALUATIONS + 1) * TIMES.pilot_evaluation + TIMES.evaluation
@@ -167,3 +168,16 @@ class Made:
     model: None = None
     splits: tuple = ()
     assets: type = dict
+
+
+def test_an_evaluation_is_timed_on_the_device_that_trains(monkeypatch):
+    """The weights that candidates start from stay on the CPU; a GPU is a hundred times as fast."""
+    request = with_recipe(TrainRequest(data="clicks", model="nrms", k="4", device="cpu", evaluate_training=False))
+    task = make_task(request)
+    timed = []
+    monkeypatch.setattr(planning, "resolve_device", lambda _: "meta")
+    monkeypatch.setattr(planning, "step_costs", lambda *_: (StepCost(4.0, 0.1),))
+    monkeypatch.setattr(planning, "_evaluation_seconds", lambda model, _: timed.append(model) or 1.0)
+    planning.time_one_run(request, task)
+    assert {value.device.type for value in timed[0].parameters()} == {"meta"}
+    assert {value.device.type for value in task.model.parameters()} == {"cpu"}

@@ -18,7 +18,7 @@ from scipy import stats
 import negwise as nw
 from negwise.errors import InputError
 from negwise.jobs import main_job, race, race_plan
-from negwise.jobs.race import decide, rung_step, share_of_survivor
+from negwise.jobs.race import decide, look, rung_step, share_of_survivor, stages_of
 from negwise.metrics import Ranks
 from negwise.records import Candidate, Decision, EvalRecord, Horizon, RaceStart, RunLog, append_race, read_race
 from negwise.training import checkpoint
@@ -41,26 +41,39 @@ def test_the_best_goes_on():
     assert found.values["b"] == pytest.approx(float(np.mean(hits(0.6, seed=1).above < 5)))
 
 
-def test_the_recipe_stays_within_a_standard_error():
-    """By SciPy's paired t: the first goes on unless another is ahead by more than one standard error."""
+def test_the_recipe_stays_unless_another_is_clearly_ahead():
+    """By SciPy's paired t test at 99%: who goes on at the end, and who is dropped on the way."""
     rng = np.random.default_rng(3)
-    for _ in range(40):
-        first, other = (hits(0.5, queries=100, seed=int(rng.integers(1e9))) for _ in range(2))
-        gaps = (other.above < 5).astype(float) - (first.above < 5)
-        ahead = gaps.mean() > stats.sem(gaps)
+    seen = set()
+    for _ in range(60):
+        share = rng.choice([0.5, 0.62, 0.7])
+        first, other = (hits(one, queries=100, seed=int(rng.integers(1e9))) for one in (0.5, share))
+        test = stats.ttest_rel(1.0 * (other.above < 5), 1.0 * (first.above < 5))
+        ahead, behind = (bool(test.pvalue < 0.01 and sign * test.statistic > 0) for sign in (1, -1))
+        seen.add(ahead)
         assert decide({"first": first, "other": other}, 9, "hit@5").kept == (("other",) if ahead else ("first",))
+        assert look({"first": first, "other": other}, 9, "hit@5").dropped == (("other",) if behind else ())
+        assert look({"first": other, "other": first}, 9, "hit@5").dropped == (("other",) if ahead else ())
+    assert seen == {True, False}
 
 
-@pytest.mark.parametrize("candidates", [1, 2, 3, 4])
+def test_the_recipe_is_not_dropped_on_the_way():
+    found = look({"recipe": hits(0.1), "high": hits(0.8, seed=1), "low": hits(0.1, seed=2)}, 40, "hit@5")
+    assert found.kept == ("recipe", "high") and found.dropped == ("low",)
+
+
+@pytest.mark.parametrize("candidates", [1, 2, 3])
 def test_the_one_that_goes_on_has_most_of_the_time(candidates):
-    """Losers train a sixth of the winner's steps; together that is the time of one plain run."""
+    """Losers train a quarter of the winner's steps at most; together that is the time of one plain run."""
     share = share_of_survivor(candidates)
     assert share >= race.LEAST_SHARE
     assert share * (1 + race.RUNG * (candidates - 1)) == pytest.approx(1)
 
 
 def test_a_rung_is_an_evaluation():
-    assert rung_step(Candidate("online", 1e-3, 600, 30)) == 90
+    assert rung_step(Candidate("online", 1e-3, 600, 30)) == 150
+    assert stages_of([Candidate("online", 1e-3, 600, 30)]) == (0.08, 0.16, 0.24)  # steps 60, 90 and 150
+    assert stages_of([Candidate("online", 1e-3, 600, 120)]) == (0.24,)  # all at the first evaluation
     assert rung_step(Candidate("online", 1e-3, 600, 120)) == 120
     assert rung_step(Candidate("online", 1e-3, 600, 600)) == 600
 

@@ -81,9 +81,11 @@ def run_verb(request: RunRequest, as_json: bool) -> None:
       negwise run --budget 5m
       negwise run --data pairs.jsonl --out jobs/pairs --budget 30m --metric mrr
       negwise run --data pairs.jsonl --budget 30m --plan
-      negwise run --data ratings.csv --method paper --no-compare --steps 2000
+      negwise run --data pairs.jsonl --budget 30m --compare 1,100
+      negwise run --data ratings.csv --method paper --compare none --steps 2000
     """
-    for rule in (request.k, request.schedule):
+    compared = () if request.compare == ("none",) else request.compare or ()
+    for rule in (request.k, request.schedule, *compared):
         if rule is not None and rule not in SCHEDULES:
             check_rule(rule)
     with stop_message():

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -24,20 +24,21 @@ from negwise.records import (
 )
 from negwise.requests import parse_duration
 from negwise.tasks import Task
-from negwise.tasks.baselines import baselines_of, corpus_scores
+from negwise.tasks.baselines import baseline_of, baselines_of, corpus_scores
 from negwise.training import load_weights, read_ranks
 
 
 def add_answer_facts(
     result: JobResult,
     task: Task,
+    compared: Mapping[str, Path],
     *,
     device: str,
     most: float,
     began: float,
     log: Callable[[str], None],
 ) -> JobResult:
-    """``result`` with what the answer needs, written to ``results.json``.
+    """``result`` with what the answer needs, written to ``results.json``. ``compared``: runs with another K, by name.
 
     ``task`` is that of the model that is kept, whose weights it gets where something is missing; the model then ranks
     on ``device``. ``most`` is the number of negatives that a row can have, ``began`` the `time.monotonic` at which
@@ -52,7 +53,7 @@ def add_answer_facts(
         log("Comparing the model with what needs no training ...")
         budget = job.request.get("budget")
         room = None if budget is None else CORPUS_SHARE * parse_duration(str(budget))
-        record = _compared(record, folder, task, device, plan, room)
+        record = _compared(record, folder, task, compared, device, plan, room)
     candidates = None if record.candidates is None else round(record.candidates)
     record = replace(
         record,
@@ -88,14 +89,27 @@ def corpus_seconds(plan: Plan, task: Task) -> float:
     return plan.times.evaluation * task.data.n_items / max(last - first, 1)
 
 
-def _compared(record: Results, folder: Path, task: Task, device: str, plan: Plan, room: float | None) -> Results:
+def _compared(
+    record: Results,
+    folder: Path,
+    task: Task,
+    others: Mapping[str, Path],
+    device: str,
+    plan: Plan,
+    room: float | None,
+) -> Results:
     """``record`` with baselines and, for text pairs and within ``room`` seconds, the scores among the whole corpus."""
     assert record.model is not None
     run = folder / record.model
     ranks = read_ranks(run)
     load_weights(task.model, run)
     task.model.to(device)
-    found = replace(record, baselines=baselines_of(task, ranks, record.metrics), candidates=float(ranks.sizes.mean()))
+    trained = [
+        replace(baseline_of(name, read_ranks(place), ranks, record.metrics), trained=True)
+        for name, place in others.items()
+    ]
+    baselines = (*baselines_of(task, ranks, record.metrics), *trained)
+    found = replace(record, baselines=baselines, candidates=float(ranks.sizes.mean()))
     if task.data.name == "pairs" and room is not None and corpus_seconds(plan, task) > room:
         left_out = (
             f"The model was not ranked among all {task.data.n_items:,} texts: that takes about "

@@ -17,6 +17,7 @@ from tempfile import TemporaryDirectory
 from negwise.files import lock_folder
 from negwise.jobs.answer_facts import add_answer_facts
 from negwise.jobs.arms import Arm, parse_arm
+from negwise.jobs.comparison import check_compared, compare_k
 from negwise.jobs.going_on import finish_moving
 from negwise.jobs.paper_job import run_paper_job
 from negwise.jobs.preparation import Log
@@ -60,16 +61,18 @@ def train_one_model(request: RunRequest, *, log: Log = print) -> JobResult:
         prepared = prepare_race(folder, request, arm, log)
         decisions = RaceLog(folder)
         winner: Candidate | None = None
+        check_compared(request.compare or (), prepared)
         try:
             winner = _race(folder, request, arm, prepared, decisions)
             for seed in range(request.seed + 1, request.seed + request.seeds):
                 _train_again(folder, prepared, winner, decisions, seed, log)
+            compared = _compare(folder, request, prepared, winner, decisions, log)
         finally:
             notes = leak_notes(prepared)
             result = collect_race(folder, request, prepared.metrics, winner, decisions.decisions, notes)
         asked = prepared.request
         most = max_negatives(prepared.task.data, asked.negatives, asked.pool, asked.batch_size)
-        result = add_answer_facts(result, prepared.task, device=asked.device, most=most, began=began, log=log)
+        result = add_answer_facts(result, prepared.task, compared, device=asked.device, most=most, began=began, log=log)
         write_page(folder, log)
         return result
 
@@ -135,6 +138,16 @@ def _train_again(
     log(f"Training {winner.name} with seed {seed} ...")
     own = replace(request_of(prepared, winner, last(decisions)), seed=seed, out=str(folder_of(folder, winner, seed)))
     fit_task(own, task_of(prepared, own), str(own.out))
+
+
+def _compare(
+    folder: Path, request: RunRequest, prepared: PreparedRace, winner: Candidate, decisions: RaceLog, log: Log
+) -> dict[str, Path]:
+    """The runs of ``--compare``, by a name to show."""
+    result = read_result(folder_of(folder, winner, request.seed))
+    assert result is not None
+    own = request_of(prepared, winner, last(decisions))
+    return compare_k(folder, request.compare or (), prepared, own, result.steps, decisions, log)
 
 
 def leak_notes(prepared: PreparedRace) -> tuple[str, ...]:

@@ -30,11 +30,11 @@ def run_paper_job(request: RunRequest, *, log: Log = print) -> JobResult:
     typed = () if schedule in SCHEDULES else (parse_arm(schedule),)
     runs_an_arm = len(RATES) + request.seeds - 1
     # What the estimate may add is not counted yet: a shorter run would be a shorter pilot, and a worse estimate.
-    usual = 1 if not request.compare else 2 if schedule == "fixed" else 3
+    usual = 1 if request.compare is not None else 2 if schedule == "fixed" else 3
     with lock_folder(folder, "job"):
         prepared = prepare_job(folder, request, kind="run", runs=usual * runs_an_arm, pilot=True, arms=typed, log=log)
         estimate, pilot = _pilot(folder, prepared, request.lam, log)
-        arms, notes = arms_of(estimate, schedule, prepared.ceiling, compare=request.compare)
+        arms, notes = arms_of(estimate, schedule, prepared.ceiling, compare=request.compare is None)
         arms, steps, dropped = _within_budget(arms, runs_an_arm, prepared, request, pilot)
         for note in (*explain_schedule(schedule, estimate), *notes, *dropped):
             log(note)

@@ -85,7 +85,8 @@ def time_one_run(request: TrainRequest, task: Task) -> tuple[StepTimes, tuple[St
     rule = make_rule(request, task)
     k = largest_k(rule)
     costs = step_costs(request, task, [known for known in TIMED_KS if known < k] + [k])
-    evaluation = _evaluation_seconds(task.model, task.splits["val"])
+    model = copy_task(task, request).model.to(resolve_device(request.device))  # ``task`` itself stays on the CPU
+    evaluation = _evaluation_seconds(model, task.splits["val"])
     assert request.batch_size is not None
     times = StepTimes(
         step=costs[-1].seconds,
@@ -216,7 +217,7 @@ def plan_lengths(
             raise InputError(
                 f"budget: {budget:.0f} s is too short. Here {what} need about {need:.0f} s ({times.step:.2g} s a step, "
                 f"{times.pilot_evaluation:.2g} s an evaluation of the pilot). Ask for more time, shorten evaluations "
-                "with --queries, or train one arm only with --no-compare."
+                "with --queries, or train one arm only with --compare none."
             )
         first = min(max(PILOT_SHARE * budget, shortest), budget - shortest_runs) if pilot else 0.0
         length = steps or max(FEWEST, fitting_steps(times, runs, jobs, budget - first))

@@ -1,25 +1,29 @@
 """The race: candidates train from the same weights on the same batches, and the best one goes on to the end.
 
-A candidate is a rule for K and a learning rate. All of them train for a sixth of the time that each would have; then
-the one with the best validation metric goes on, and nothing starts again. Nobody is dropped before: half-way there the
-learning rate still rises, and the order is not that of the end. What a clock or a score decides is written to
-``race.jsonl`` first; a job that resumes reads it there, so that it ends with the same weights.
+A candidate is a rule for K and a learning rate. Twice on the way those that are clearly behind are dropped; after a
+quarter of the steps the best goes on, and nothing starts again. The recipe's own candidate stays until then, since a
+higher rate leads early and not always at the end, and it stays for good unless another is clearly ahead
+(docs/log.md). What a clock or a score decides is written to ``race.jsonl`` first; a job that resumes reads it there, so
+that it ends with the same weights.
 """
 
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack
 from pathlib import Path
 
 import numpy as np
+from numpy.typing import NDArray
+from scipy.special import stdtrit
 
 from negwise.metrics import Ranks
 from negwise.metrics.per_query import query_values
 from negwise.records import (
     RACE,
     Candidate,
+    Comparison,
     Decision,
     Horizon,
     RaceRecord,
@@ -31,15 +35,20 @@ from negwise.records import (
 from negwise.training import OpenRun
 from negwise.training.checkpoint import FOLDER as CHECKPOINTS
 
-RUNG = 0.17
-"""The share of its steps that every candidate trains: at 8% the order was not yet that of the end, at 17% it was."""
+LOOKS, RUNG = (0.08, 0.16), 0.24
+"""Shares of its steps after which a candidate may be dropped, and after which one of them goes on: at 24% the order of
+eight races was that of the end, at 16% it was not yet."""
+CLEARLY = 0.99
+"""The confidence of a paired difference over validation queries that counts."""
 LEAST_SHARE = 0.65
 """Of the steps that one plain run has in the same time, the candidate that goes on has this many or more."""
+MOST_CANDIDATES = 3
 RATES = (1.0, 3.0, 1 / 3)
 """Learning rates that are raced, as multiples of the recipe's."""
 FEWEST_STEPS = 40
 """Steps before a rung, without which nothing can be told."""
 
+Floats = NDArray[np.float64]
 OpenCandidate = Callable[[Candidate], AbstractContextManager[OpenRun]]
 
 
@@ -48,29 +57,55 @@ def share_of_survivor(candidates: int) -> float:
     return 1 / (1 + RUNG * (candidates - 1))
 
 
+def step_at(candidate: Candidate, share: float) -> int:
+    """The evaluation of the candidate nearest to ``share`` of its steps; the first at the earliest."""
+    return max(round(share * candidate.steps / candidate.eval_every), 1) * candidate.eval_every
+
+
 def rung_step(candidate: Candidate) -> int:
-    """Where the candidate is compared with the others: its evaluation nearest to `RUNG` of its steps."""
-    return max(round(RUNG * candidate.steps / candidate.eval_every), 1) * candidate.eval_every
+    """Where it is settled which candidate goes on."""
+    return step_at(candidate, RUNG)
+
+
+def stages_of(candidates: Sequence[Candidate]) -> tuple[float, ...]:
+    """Shares of the steps at which candidates are compared; of those with the same evaluation the last one."""
+    return tuple({step_at(candidates[0], share): share for share in (*LOOKS, RUNG)}.values())
+
+
+def look(ranks: Mapping[str, Ranks], step: int, metric: str) -> Decision:
+    """Who is dropped on the way: those that are clearly behind the best. The first candidate never is."""
+    values, means = _values(ranks, metric)
+    first, best = next(iter(means)), max(means, key=means.__getitem__)
+    behind = tuple(name for name in means if name != first and clearly_ahead(values[best], values[name]))
+    kept = tuple(name for name in means if name not in behind)
+    reason = f"{'; '.join(behind)} {'are' if len(behind) > 1 else 'is'} clearly behind" if behind else "all go on"
+    return Decision(step, metric, means, kept, behind, reason)
 
 
 def decide(ranks: Mapping[str, Ranks], step: int, metric: str) -> Decision:
-    """Who goes on. The first candidate stays unless another is ahead of it by more than a standard error.
-
-    Differences are paired by query.
-    """
-    values = {name: query_values(one, metric) for name, one in ranks.items()}
-    means = {name: float(np.nanmean(one)) for name, one in values.items()}
-    first = next(iter(means))
-    best = max(means, key=means.__getitem__)
-    within = best != first and means[best] - means[first] <= _error(values[best] - values[first])
-    kept = first if within else best
-    reason = f"{kept} goes on" + (", within a standard error of the best and the recipe's" if within else "")
+    """Who goes on. The first candidate stays unless another is clearly ahead of it."""
+    values, means = _values(ranks, metric)
+    first, best = next(iter(means)), max(means, key=means.__getitem__)
+    stays = best != first and not clearly_ahead(values[best], values[first])
+    kept = first if stays else best
+    reason = f"{kept} goes on" + (", the recipe's, which no other is clearly ahead of" if stays else "")
     return Decision(step, metric, means, (kept,), tuple(name for name in means if name != kept), reason)
 
 
-def _error(gaps: np.ndarray) -> float:
-    known = gaps[~np.isnan(gaps)]
-    return float(known.std(ddof=1) / np.sqrt(len(known))) if len(known) > 1 else float("inf")
+def clearly_ahead(values: Floats, others: Floats) -> bool:
+    """Whether the mean difference, paired by query, is above 0 with the confidence `CLEARLY`, by Student's t."""
+    gaps = values - others
+    gaps = gaps[~np.isnan(gaps)]
+    if len(gaps) < 2:
+        return False
+    error = float(gaps.std(ddof=1) / np.sqrt(len(gaps)))
+    return bool(gaps.mean() > stdtrit(len(gaps) - 1, (1 + CLEARLY) / 2) * error)
+
+
+def _values(ranks: Mapping[str, Ranks], metric: str) -> tuple[dict[str, Floats], dict[str, float]]:
+    """The metric of every query, and its mean, by candidate."""
+    values = {name: query_values(one, metric) for name, one in ranks.items()}
+    return values, {name: float(np.nanmean(one)) for name, one in values.items()}
 
 
 class RaceLog:
@@ -101,6 +136,10 @@ class RaceLog:
         return tuple(record for record in self.records if isinstance(record, Decision))
 
     @property
+    def comparisons(self) -> tuple[Comparison, ...]:
+        return tuple(record for record in self.records if isinstance(record, Comparison))
+
+    @property
     def horizons(self) -> tuple[Horizon, ...]:
         """How long the candidate that goes on may train, as it was planned again and again; the last one counts."""
         return tuple(record for record in self.records if isinstance(record, Horizon))
@@ -128,14 +167,19 @@ def race(
                 opened[one.name] = own, own.enter_context(open_candidate(one))
             return opened[one.name][1]
 
-        if len(alive) > 1:
-            if not log.decisions:
+        stages = stages_of(alive)
+        for at, share in enumerate(stages):
+            if len(alive) == 1:
+                break
+            if at == len(log.decisions):
                 for one in alive:
-                    run_of(one).advance(rung_step(one))
+                    run_of(one).advance(step_at(one, share))
                 ranks = {one.name: run_of(one).ranks("val") for one in alive}
-                log.add(decide(ranks, rung_step(alive[0]), metric))
-            (found,) = log.decisions
-            say(describe(found))
+                settle = decide if at == len(stages) - 1 else look
+                log.add(settle(ranks, step_at(alive[0], share), metric))
+            found = log.decisions[at]
+            if found.dropped:
+                say(describe(found))
             for one in alive:
                 if one.name in found.dropped:
                     if one.name in opened:

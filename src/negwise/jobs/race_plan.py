@@ -23,7 +23,7 @@ from negwise.jobs.plan import (
     time_one_run,
 )
 from negwise.jobs.preparation import Log, format_duration, look_at_data, metrics_of, training_of, write_job
-from negwise.jobs.race import FEWEST_STEPS, RATES, RaceLog, rung_step, share_of_survivor
+from negwise.jobs.race import FEWEST_STEPS, MOST_CANDIDATES, RATES, RaceLog, rung_step, share_of_survivor
 from negwise.jobs.start_weights import copy_weights, like_model
 from negwise.metrics.model_ranking import subset
 from negwise.records import Candidate, Horizon, Plan, RaceStart, Start, StepTimes, read_run
@@ -154,7 +154,7 @@ def with_queries(task: Task, plan: Plan) -> Task:
 
 
 def plan_candidates(prepared: PreparedRace, request: RunRequest, arm: Arm) -> RaceStart:
-    """Who takes part: the rule at three learning rates and, where negatives are dear, a smaller K.
+    """Who takes part: the rule at three learning rates or, where negatives are dear, at two and with a smaller K.
 
     Where there are too few steps for all of them the rates go first. A job that goes on trains its winner alone.
     """
@@ -175,8 +175,10 @@ def plan_candidates(prepared: PreparedRace, request: RunRequest, arm: Arm) -> Ra
     if moderate is not None:
         k, seconds = moderate
         smaller = [(prepared.rate, int(k), replace(times, step=seconds, k=k))]
+        rates = rates[: MOST_CANDIDATES - 2]  # the higher one: the lower one has not won yet
+        reasons["rates"] = "Three times the recipe's learning rate is tried too."
         reasons["k"] = f"K of at most {k:g} is tried too: more make a step {times.step / seconds:.1f} x as long."
-    for others, why in (([*rates, *smaller], ("rates", "k")), (smaller, ("k",))):
+    for others, why in (([*rates, *smaller], ("rates", "k") if rates else ("k",)), (smaller, ("k",))):
         share = share_of_survivor(1 + len(others))
         made = [_candidate(prepared, request, arm, *pair, share) for pair in (*own, *others)]
         if others and min(rung_step(one) for one in made) >= FEWEST_STEPS:
@@ -249,6 +251,9 @@ def explain(start: RaceStart, prepared: PreparedRace, request: RunRequest) -> st
     """The plan in a sentence or two."""
     first = start.candidates[0]
     budget = f"about {format_duration(prepared.plan.lengths.seconds)}" if request.budget is None else request.budget
+    if more := request.seeds - 1 + len(request.compare or ()):
+        one = prepared.plan.lengths.seconds
+        budget += f", and about {format_duration(more * one)} for {more} more {'run' if more == 1 else 'runs'}"
     if len(start.candidates) == 1:
         return f"Plan: {first.steps} steps, {budget} in all. {start.reason}"
     raced = "; ".join(one.name for one in start.candidates)

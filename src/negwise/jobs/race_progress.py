@@ -31,7 +31,8 @@ class RaceProgress:
     def expect(self, candidate: Candidate, decisions: RaceLog) -> None:
         """Count on the steps of the race, and on those of ``candidate`` as the one that goes on."""
         others = [one for one in decisions.candidates if one.name != candidate.name]
-        raced = sum(rung_step(one) for one in others)
+        dropped = {name for decision in decisions.decisions for name in decision.dropped}
+        raced = sum(self.done.get(one.name, 0) if one.name in dropped else rung_step(one) for one in others)
         own = next((one.steps for one in reversed(decisions.horizons)), candidate.steps)
         self.total = raced + own
         self.shown.expect(self.total)

@@ -45,6 +45,7 @@ from negwise.records.model_records import (
 from negwise.records.race_records import (
     RACE,
     Candidate,
+    Comparison,
     Horizon,
     RaceRecord,
     RaceStart,
@@ -89,6 +90,7 @@ __all__ = [
     "Baseline",
     "BestStep",
     "Candidate",
+    "Comparison",
     "CorpusScores",
     "Decision",
     "Difference",

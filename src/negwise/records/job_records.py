@@ -183,15 +183,17 @@ class QueryDifference:
 
 @dataclass(frozen=True)
 class Baseline:
-    """A ranking that needs no training, on the queries and candidates of the test split.
+    """A ranking that the model is compared with, on the queries and candidates of the test split.
 
-    ``corpus`` are its scores among every text of the data, for text pairs.
+    It needs no training, unless it is ``trained``: another K. ``corpus`` are its scores among every text of the data,
+    for text pairs.
     """
 
     name: str
     scores: Scores
     differences: tuple[QueryDifference, ...]
     corpus: Scores | None = None
+    trained: bool = False
 
 
 @dataclass(frozen=True)

@@ -6,6 +6,7 @@ kind            type
 ``start``       `RaceStart`
 ``rung``        `Decision`
 ``horizon``     `Horizon`
+``comparison``  `Comparison`
 ==============  ==========================
 """
 
@@ -67,8 +68,18 @@ class Horizon:
     reason: str
 
 
-RaceRecord = RaceStart | Decision | Horizon
-KINDS: dict[str, type[Any]] = {"start": RaceStart, "rung": Decision, "horizon": Horizon}
+@dataclass(frozen=True)
+class Comparison:
+    """Another K that trains for the time of the model: its ``steps``, and the seconds of a step of each."""
+
+    rule: str
+    steps: int
+    step_seconds: float
+    model_step_seconds: float
+
+
+RaceRecord = RaceStart | Decision | Horizon | Comparison
+KINDS: dict[str, type[Any]] = {"start": RaceStart, "rung": Decision, "horizon": Horizon, "comparison": Comparison}
 
 
 def read_race(path: Path) -> list[RaceRecord]:

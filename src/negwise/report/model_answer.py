@@ -12,6 +12,7 @@ from negwise.report.score_table import (
     ShareTable,
     baseline_notice,
     baseline_stat,
+    comparison_notice,
     lead_over,
     score_stat,
     score_table,
@@ -79,7 +80,7 @@ def _headline(report: ReportData, run: SeedRun, course: KOverTraining | None, *,
 
 
 def _notices(report: ReportData, arm: ArmRuns, run: SeedRun) -> tuple[str, ...]:
-    found = [baseline_notice(report, run.test)]
+    found = [baseline_notice(report, run.test), comparison_notice(report)]
     steps = run.steps or 0
     if run.best_step == 0:
         found.append("Training did not improve the model on validation: the weights kept are those before training.")

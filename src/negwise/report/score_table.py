@@ -86,9 +86,10 @@ def difference_in(baseline: Baseline, metric: str) -> QueryDifference | None:
 
 
 def strongest(report: ReportData) -> tuple[Baseline, QueryDifference] | None:
-    """The baseline that the model is least ahead of, and by how much."""
+    """The baseline without training that the model is least ahead of, and by how much."""
     metric = report.metrics[0]
-    found = [(baseline, gap) for baseline in report.baselines if (gap := difference_in(baseline, metric)) is not None]
+    untrained = [baseline for baseline in report.baselines if not baseline.trained]
+    found = [(baseline, gap) for baseline in untrained if (gap := difference_in(baseline, metric)) is not None]
     return min(found, key=lambda pair: pair[1].mean) if found else None
 
 
@@ -116,6 +117,22 @@ def baseline_notice(report: ReportData, test: Scores | None) -> str | None:
     ]
     found_ahead = f" It is ahead in {' and '.join(ahead)}." if ahead else ""
     return f"The model {how} {_the(baseline.name)}, which needs no training: {figures}.{found_ahead}"
+
+
+def comparison_notice(report: ReportData) -> str | None:
+    """That another K, trained for the same time, came out better; None if none did."""
+    metric = report.metrics[0]
+    gaps = [(one, difference_in(one, metric)) for one in report.baselines if one.trained]
+    better = [(gap.mean, one, gap) for one, gap in gaps if gap is not None and lead_over(gap) == "behind"]
+    if not better:
+        return None
+    _, other, gap = min(better, key=lambda found: found[0])
+    rule = other.name.partition(",")[0].removeprefix("K = ")
+    interval = f"{format_signed(-(gap.high or 0.0))} to {format_signed(-(gap.low or 0.0))}"
+    return (
+        f"K = {rule}, trained for the same time, is better: {metric_name(metric)} {format_signed(-gap.mean)} (95% "
+        f"interval {interval}, {_queries(gap.queries)}). To keep it, add --k {rule}."
+    )
 
 
 def baseline_stat(report: ReportData) -> Stat | None:

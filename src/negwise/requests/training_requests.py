@@ -208,7 +208,13 @@ class RunRequest:
     schedule: str | None = option(
         None, help="With --method paper: fixed, warm or ans, up to K*; or a rule as warm:20.", show_default="fixed"
     )
-    compare: bool = option(True, help="With --method paper: also train K = 1, K* and, if that is more, K = 100.")
+    compare: tuple[str, ...] | None = option(
+        None,
+        parse=split_commas,
+        help="Other K to train for the same time, as 1,100; on top of the budget. With --method paper K = 1, K* and, "
+        "if that is more, K = 100; none leaves them out.",
+        show_default="none",
+    )
     lam: float = option(0.9, help="With --method paper: weight of good and bad samples against easy ones, 0.5 to 1.")
     negatives: str | None = option(None, help=_NEGATIVES, show_default=_BY_DATA)
     loss: str = option("info-nce", help=_LOSS)
@@ -237,6 +243,11 @@ class RunRequest:
             raise InputError("plan: got --plan with --method paper, whose plan follows from its pilot. Leave one out.")
         if self.metric is not None:
             check_metric(self.metric)
+        if self.method == "paper" and self.compare not in (None, ("none",)):
+            raise InputError(
+                f"compare: got {', '.join(self.compare or ())} with --method paper, which compares with K = 1, K* and "
+                "100. Type --compare none, or leave it out."
+            )
         if self.method == "paper" and self.start is not None:
             raise InputError(f"from: got {self.start!r} with --method paper, whose pilot begins anew. Leave one out.")
         if self.method is None and self.schedule is not None:

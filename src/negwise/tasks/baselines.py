@@ -54,8 +54,8 @@ def baselines_of(task: Task, ranks: Ranks, metrics: Sequence[str]) -> tuple[Base
     """
     split = task.splits["test"]
     if task.data.name != "pairs":
-        return (_baseline(POPULAR, popularity_ranks(task.data, split), ranks, metrics),)
-    found = _baseline(BM25, bm25_ranks(task.data, _full(split)), ranks, metrics)
+        return (baseline_of(POPULAR, popularity_ranks(task.data, split), ranks, metrics),)
+    found = baseline_of(BM25, bm25_ranks(task.data, _full(split)), ranks, metrics)
     whole = corpus_split(task)
     if whole is None:
         return (found,)
@@ -134,7 +134,8 @@ def query_difference(ranks: Ranks, others: Ranks, metric: str) -> QueryDifferenc
     return QueryDifference(metric, gap.value, gap.se, gap.value - reach, gap.value + reach, gap.n)
 
 
-def _baseline(name: str, theirs: Ranks, ranks: Ranks, names: Sequence[str]) -> Baseline:
+def baseline_of(name: str, theirs: Ranks, ranks: Ranks, names: Sequence[str]) -> Baseline:
+    """The ranks ``theirs`` beside those of the model, ``ranks``, of the same queries."""
     gaps = tuple(query_difference(ranks, theirs, metric) for metric in names)
     return Baseline(name, scores_of(theirs, names), gaps)
 
