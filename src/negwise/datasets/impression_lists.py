@@ -6,7 +6,7 @@ I impressions, C clicks, U users.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -15,11 +15,10 @@ from numpy.typing import NDArray
 
 from negwise.datasets.mapped_arrays import let_go
 from negwise.datasets.ragged import Ints, Ragged, difference, flat_indices, narrow, offsets_of, pair_keys
+from negwise.stages import Progress
 
 BLOCK = 2**18
 """Impressions at a time."""
-
-Progress = Callable[[float], None]
 
 
 @dataclass(frozen=True, eq=False)

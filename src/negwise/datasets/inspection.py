@@ -11,7 +11,6 @@ import numpy as np
 
 from negwise.datasets.bad_rows import Problem
 from negwise.datasets.clicks import ClickWorld, clicks
-from negwise.datasets.file_rows import Progress
 from negwise.datasets.impression_lists import Impressions, lists_of
 from negwise.datasets.impressions import IMPRESSION_SPLITS
 from negwise.datasets.near_duplicates import equal_texts
@@ -23,6 +22,7 @@ from negwise.datasets.source import Source, read
 from negwise.datasets.splits import MIN_GROUPS, SplitSizes, has_enough_days
 from negwise.datasets.timestamps import format_timestamp
 from negwise.datasets.use_of_columns import Remark
+from negwise.stages import Progress, stage
 
 EXAMPLES = 3
 PROBLEMS_SHOWN = 10
@@ -125,7 +125,8 @@ def inspect(
 def inspect_source(source: Source) -> DataReport:
     """Describe data that was read already."""
     describe = {"mind": _of_mind, "pairs": _of_pairs}.get(source.kind, _of_interactions)
-    return replace(describe(source), key=source.key, columns=source.columns, remarks=source.remarks)
+    with stage(f"describing {source.path}"):
+        return replace(describe(source), key=source.key, columns=source.columns, remarks=source.remarks)
 
 
 def _of_clicks(world: ClickWorld) -> DataReport:

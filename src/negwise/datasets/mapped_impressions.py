@@ -10,7 +10,6 @@ import numpy as np
 from negwise.datasets.impression_lists import (
     ImpressionLists,
     Impressions,
-    Progress,
     click_blocks,
     history_blocks,
 )
@@ -18,6 +17,7 @@ from negwise.datasets.mapped_arrays import ArrayWriter, open_arrays, open_lists
 from negwise.datasets.ragged import Ragged, narrow
 from negwise.datasets.source import Source
 from negwise.datasets.table_cache import get_or_build, read_batches
+from negwise.stages import Progress
 
 FORM = 1
 """Raised when the arrays get other content for the same data."""

@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 
 from negwise.datasets import impression_lists
-from negwise.datasets.file_rows import Progress
 from negwise.datasets.impression_lists import Impressions
 from negwise.datasets.impressions import impression_task, impressions_from_rows
 from negwise.datasets.mapped_arrays import let_go
@@ -24,6 +23,7 @@ from negwise.datasets.splits import SplitSizes
 from negwise.datasets.table_cache import TableWriter, get_or_build, open_tables, read_columns
 from negwise.datasets.task_data import TaskData, TaskTexts, Texts, concatenated, number_categories
 from negwise.errors import InputError
+from negwise.stages import Progress, stage
 
 HISTORY = 50
 DEFAULT_SPLIT = {"impressions": "time", "sequences": "last", "pairs": "random"}
@@ -45,7 +45,7 @@ def prepare(
     is "time" for impressions, "last" for sequences, "random" for pairs ("folders" for MIND's). If the data cannot be
     split that way, the error names an alternative. ``progress`` is called with the share that is done.
     """
-    available = _available_tasks(source)
+    available = available_tasks(source)
     name = task or available[0]
     if name not in available:
         raise InputError(
@@ -56,18 +56,24 @@ def prepare(
         raise InputError(f"history={history}, expected 1 or more items")
     shares = shares or SplitSizes()
     split_name = split or ("folders" if source.kind == "mind" and name == "pairs" else DEFAULT_SPLIT[name])
-    if name == "pairs":
-        prepared = _prepare_pairs(source, split_name, shares, seed)
-    elif name == "sequences":
-        prepared = sequence_task(load_sequences(source), split_name, shares, history, seed, source.path)
-    else:
-        prepared = impression_task(load_impressions(source, progress), split_name, shares, history, seed, source.path)
-        if source.kind == "mind":
-            prepared = replace(prepared, texts=_news_texts(source, prepared))
+    with stage(f"splitting {source.path}", progress) as tell:
+        prepared = _prepare(source, name, split_name, shares, history, seed, tell)
     return replace(prepared, digest=source.digest)
 
 
-def _available_tasks(source: Source) -> tuple[str, ...]:
+def _prepare(
+    source: Source, name: str, split_name: str, shares: SplitSizes, history: int, seed: int, progress: Progress
+) -> TaskData:
+    if name == "pairs":
+        return _prepare_pairs(source, split_name, shares, seed)
+    if name == "sequences":
+        return sequence_task(load_sequences(source), split_name, shares, history, seed, source.path)
+    task = impression_task(load_impressions(source, progress), split_name, shares, history, seed, source.path)
+    return replace(task, texts=_news_texts(source, task)) if source.kind == "mind" else task
+
+
+def available_tasks(source: Source) -> tuple[str, ...]:
+    """The tasks that ``source`` has data for, the default first."""
     if source.kind == "mind":
         return ("impressions", "pairs")
     if source.kind == "pairs":
