@@ -7,6 +7,7 @@ from collections.abc import Callable
 import numpy as np
 
 from negwise.datasets.impression_lists import ImpressionLists, Impressions, lists_of
+from negwise.datasets.mapped_arrays import let_go
 from negwise.datasets.ragged import Ints, Ragged, distinct, narrow, pair_keys
 from negwise.datasets.splits import (
     TEST,
@@ -83,6 +84,7 @@ def impression_task(
     train, val, test = (
         _examples(data, lists, np.flatnonzero(split_of_click == which), max_length) for which in (TRAIN, VAL, TEST)
     )
+    let_go(data.users, data.start, lists.click_rows, lists.click_items, *([] if data.times is None else [data.times]))
     task = TaskData(
         "impressions",
         data.n_items,

@@ -99,7 +99,8 @@ class Lists:
 
     def padded(self, owner: Tensor) -> tuple[Tensor, Tensor]:
         """The lists of ``owner`` (B,), padded to the longest: ids (B, L), 0 where the mask (B, L) is False."""
-        start, length = self.offsets[owner], self.lengths[owner]
+        start = self.offsets[owner]
+        length = self.offsets[owner + 1] - start  # not all lengths, which are as many as owners
         position = torch.arange(int(length.max()) if len(owner) else 0, device=owner.device)
         mask = position < length[:, None]
         at = torch.where(mask, start[:, None] + position, 0)
