@@ -59,7 +59,7 @@ def standardised(task: TaskData, model: Any) -> tuple[Floats, Floats]:
         candidates = np.sort(random.choice(candidates, CANDIDATES, replace=False))
     negatives = _negatives(task, chosen, candidates)
     asked = task.val.positives[chosen]
-    ids = np.unique(np.concatenate((asked, *negatives)))
+    ids = np.unique(np.concatenate((asked, *negatives))).astype(np.int64)  # lists of large data have int32
     scores = _scores(model, task, chosen, ids)  # (Q, N)
     found: tuple[list[Floats], list[Floats]] = ([], [])
     for row, positive, others in zip(scores, asked, negatives, strict=True):

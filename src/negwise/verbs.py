@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, get_args, get_origin, get_type_hints
 
 from negwise.errors import InputError
 from negwise.requests import DataRequest, Option, RunRequest, SweepRequest, TrainRequest, options_of
+from negwise.stages import signs_of_life
 
 if TYPE_CHECKING:
     from negwise.datasets import DataReport
@@ -67,7 +68,8 @@ def train(data: Data, **options: Any) -> TrainResult:
     """Train one model with one K, or a schedule of K; the same call again resumes, or returns the result."""
     from negwise.jobs import train_run
 
-    return train_run(make_request(TrainRequest, data, options))
+    with signs_of_life():
+        return train_run(make_request(TrainRequest, data, options))
 
 
 @_with_options_of(RunRequest)
@@ -75,7 +77,8 @@ def run(data: Data = "docs", **options: Any) -> JobResult:
     """The main job: one model with the whole budget, K set while it trains; the same call again resumes it."""
     from negwise.jobs import run_job
 
-    return run_job(make_request(RunRequest, data, options))
+    with signs_of_life():
+        return run_job(make_request(RunRequest, data, options))
 
 
 @_with_options_of(SweepRequest)
@@ -83,7 +86,8 @@ def sweep(data: Data = "docs", **options: Any) -> JobResult:
     """Train a grid of K, schedules and seeds; the same call again resumes it."""
     from negwise.jobs import run_sweep
 
-    return run_sweep(make_request(SweepRequest, data, options))
+    with signs_of_life():
+        return run_sweep(make_request(SweepRequest, data, options))
 
 
 def make_request(kind: type, data: Data, options: dict[str, Any]) -> Any:

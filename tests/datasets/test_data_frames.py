@@ -72,6 +72,27 @@ def test_a_frame_is_read_as_its_file_is(name, tmp_path):
     assert read(data, cache=tmp_path / "cache").digest == source.digest
 
 
+@pytest.mark.parametrize("how", ["select", "shuffle", "filter"])
+def test_a_dataset_is_read_in_the_order_of_its_rows(how, tmp_path):
+    """By its index of rows, and not as the table behind it lies: rows that were left out or moved stay so."""
+    whole = package_datasets().Dataset.from_list([{**row, "user": f"u{n}"} for n, row in enumerate(ROWS)])
+    order = [7, 3, 31, 30, 2, 3]
+    data = {
+        "select": lambda: whole.select(order),
+        "shuffle": lambda: whole.shuffle(seed=4),
+        "filter": lambda: whole.filter(lambda row: row["item"] % 2 == 0),
+    }[how]()
+    rows = [dict(row) for row in data]  # as the package itself goes through them
+    assert data._indices is not None and rows != [dict(row) for row in whole][: len(rows)]
+    if how == "select":
+        assert [row["user"] for row in rows] == [f"u{n}" for n in order]
+    source = read(data, cache=tmp_path / "cache")
+    users, items = (source.tables[name]["id"].to_pylist() for name in ("users", "items"))
+    table = source.tables["interactions"]
+    found = list(zip(table["user"].to_pylist(), table["item"].to_pylist(), strict=True))
+    assert [(users[user], items[item]) for user, item in found] == [(row["user"], str(row["item"])) for row in rows]
+
+
 def test_verbs_take_frames(tmp_path, monkeypatch):
     monkeypatch.setenv("NEGWISE_CACHE", str(tmp_path / "cache"))
     rows = [{"query": f"what is number {n}", "positive": f"it is the answer {n * n}"} for n in range(300)]

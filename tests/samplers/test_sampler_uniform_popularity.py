@@ -13,7 +13,7 @@ from scipy import stats
 
 from negwise.draws import Key
 from negwise.errors import InputError, MissingExtra
-from negwise.samplers import Exclusions, Lists, Popularity, Uniform
+from negwise.samplers import Exclusions, Given, Impression, Lists, Popularity, Uniform
 from negwise.samplers.distribution import AliasTable, CatalogueSampling, UniformDistribution
 
 
@@ -216,6 +216,35 @@ def test_lists_keep_order_and_make_sets():
     assert lists.ids.tolist() == [4, 9, 1, 9]
     assert lists.distinct().ids.tolist() == [4, 1, 9]
     assert lists.owners.tolist() == [0, 2, 2, 2]
+
+
+@pytest.mark.parametrize("plain", [[[], [1, 4], [], [0, 2], []], [[3]], [[], []], [[2, 3], [1]]])
+def test_lists_that_are_sorted_sets_are_not_sorted_again(plain):
+    """Empty lists at the ends, and a list that begins below the end of the one before."""
+    lists = Lists.of(plain)
+    assert lists.distinct() is lists
+    for spoiled in ([*plain, [2, 1]], [*plain, [1, 1]], [[2, 2], *plain]):
+        made = Lists.of(spoiled).distinct()
+        assert [made.ids[a:b].tolist() for a, b in zip(made.offsets, made.offsets[1:], strict=False)] == [
+            sorted(set(one)) for one in spoiled
+        ]
+
+
+@given(seed=st.integers(0, 2**32), n_items=st.integers(2, 200))
+@settings(max_examples=40, deadline=None)
+def test_ids_of_32_bits_draw_the_same(seed, n_items):
+    rng, lists, _ = world(seed, n_items, 7, 20)
+    small = Lists(lists.offsets, lists.ids.int())
+    positives, owner = torch.from_numpy(rng.integers(0, n_items, 9)), torch.from_numpy(rng.integers(0, 7, 9))
+    pairs = [
+        (Impression(lists), Impression(small)),
+        (Given(lists), Given(small)),
+        (Uniform(n_items, Exclusions.of(lists, n_items)), Uniform(n_items, Exclusions.of(small, n_items))),
+    ]
+    for one, other in pairs:
+        drawn, again = (sampler(positives, 4, Key(seed, 0), owner=owner) for sampler in (one, other))
+        assert again.ids.dtype == torch.int64
+        assert torch.equal(drawn.ids, again.ids) and torch.equal(drawn.mask, again.mask)
 
 
 @given(seed=st.integers(0, 2**32), n_items=st.integers(1, 300), bitmap=st.booleans())

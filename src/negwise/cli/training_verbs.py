@@ -16,9 +16,13 @@ from negwise.errors import InputError, NegwiseError
 from negwise.requests import DataRequest, RunRequest, SweepRequest, TrainRequest
 from negwise.requests.training_requests import SCHEDULES
 from negwise.schedule import check_rule
+from negwise.stages import signs_of_life, stage
 
 if TYPE_CHECKING:
     from negwise.jobs import JobResult
+
+
+LOADING = "loading torch"
 
 
 def data_verb(request: DataRequest, as_json: bool) -> None:
@@ -31,15 +35,10 @@ def data_verb(request: DataRequest, as_json: bool) -> None:
       negwise data ratings.csv --positive "rating>=4"
       negwise data ratings.csv --skip-bad 10 --json
     """
-    from negwise.datasets import inspect, told
+    from negwise.datasets import inspect
 
-    report = inspect(
-        request.data,
-        columns=request.columns,
-        positive=request.positive,
-        skip_bad=request.skip_bad,
-        progress=told(log, request.data),
-    )
+    with signs_of_life():
+        report = inspect(request.data, columns=request.columns, positive=request.positive, skip_bad=request.skip_bad)
     print(json.dumps(report.to_dict()) if as_json else report.explain())
 
 
@@ -56,10 +55,11 @@ def train_verb(request: TrainRequest, as_json: bool) -> None:
         check_rule(request.k)  # a typo is told before torch is loaded
     if request.out is None:
         raise InputError("--out: got nothing, expected a folder for the run, as --out runs/a.")
-    with stop_message():
-        from negwise.jobs import train_run
-        from negwise.records import lines_of_use
-        from negwise.training.journal import result_in_words
+    with stop_message(), signs_of_life():
+        with stage(LOADING):
+            from negwise.jobs import train_run
+            from negwise.records import lines_of_use
+            from negwise.training.journal import result_in_words
 
         result = train_run(request)
     if not is_first_rank():
@@ -88,8 +88,9 @@ def run_verb(request: RunRequest, as_json: bool) -> None:
     for rule in (request.k, request.schedule, *compared):
         if rule is not None and rule not in SCHEDULES:
             check_rule(rule)
-    with stop_message():
-        from negwise.jobs import plan_job, run_job
+    with stop_message(), signs_of_life():
+        with stage(LOADING):
+            from negwise.jobs import plan_job, run_job
 
         if request.plan:
             plan, start = plan_job(request, log=log)
@@ -110,8 +111,9 @@ def sweep_verb(request: SweepRequest, as_json: bool) -> None:
     """
     for rule in request.k:
         check_rule(rule)
-    with stop_message():
-        from negwise.jobs import run_sweep
+    with stop_message(), signs_of_life():
+        with stage(LOADING):
+            from negwise.jobs import run_sweep
 
         result = run_sweep(request, log=log)
     _show_job(result, as_json)

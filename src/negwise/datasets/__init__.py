@@ -14,7 +14,7 @@ from negwise.datasets.clicks import ClickWorld, clicks
 from negwise.datasets.formats import EMBEDDED
 from negwise.datasets.frames import as_path
 from negwise.datasets.inspection import DataReport, inspect, inspect_source
-from negwise.datasets.prepare import HISTORY, prepare
+from negwise.datasets.prepare import HISTORY, available_tasks, prepare
 from negwise.datasets.ragged import Ragged
 from negwise.datasets.reading_progress import told
 from negwise.datasets.source import Source, open_source, read
@@ -38,6 +38,7 @@ __all__ = [
     "TaskTexts",
     "Texts",
     "as_path",
+    "available_tasks",
     "cache_folder",
     "clicks",
     "inspect",

@@ -20,7 +20,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit, ndtr, ndtri, stdtr
 
-from negwise.datasets.impressions import Impressions, impression_task
+from negwise.datasets.impression_lists import Impressions
+from negwise.datasets.impressions import impression_task
 from negwise.datasets.ragged import Ragged, offsets_of
 from negwise.datasets.splits import SplitSizes
 from negwise.datasets.task_data import TaskData, TaskTexts, Texts

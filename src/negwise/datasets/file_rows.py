@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,9 +14,7 @@ from negwise.datasets.positives import Condition
 from negwise.datasets.row_blocks import RowBlock
 from negwise.datasets.table_columns import choose_columns, matching_names
 from negwise.errors import InputError
-
-Progress = Callable[[float], None]
-"""Called with the share of the data that is read, now and then."""
+from negwise.stages import Progress
 
 DAT = Cut("::", 4, "expected user::item::rating::time with whole numbers", whole_numbers=True)
 SPACES = Cut(None, 2, "expected user item with whole numbers", whole_numbers=True)

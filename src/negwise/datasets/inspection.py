@@ -11,17 +11,18 @@ import numpy as np
 
 from negwise.datasets.bad_rows import Problem
 from negwise.datasets.clicks import ClickWorld, clicks
-from negwise.datasets.file_rows import Progress
-from negwise.datasets.impressions import IMPRESSION_SPLITS, Impressions
+from negwise.datasets.impression_lists import Impressions, lists_of
+from negwise.datasets.impressions import IMPRESSION_SPLITS
 from negwise.datasets.near_duplicates import equal_texts
 from negwise.datasets.pairs import PAIR_SPLITS
 from negwise.datasets.prepare import load_impressions, load_sequences
-from negwise.datasets.ragged import Ints, Ragged
+from negwise.datasets.ragged import Ints, Ragged, distinct, pair_keys
 from negwise.datasets.sequences import SEQUENCE_SPLITS, Sequences
 from negwise.datasets.source import Source, read
 from negwise.datasets.splits import MIN_GROUPS, SplitSizes, has_enough_days
 from negwise.datasets.timestamps import format_timestamp
 from negwise.datasets.use_of_columns import Remark
+from negwise.stages import Progress, stage
 
 EXAMPLES = 3
 PROBLEMS_SHOWN = 10
@@ -124,7 +125,8 @@ def inspect(
 def inspect_source(source: Source) -> DataReport:
     """Describe data that was read already."""
     describe = {"mind": _of_mind, "pairs": _of_pairs}.get(source.kind, _of_interactions)
-    return replace(describe(source), key=source.key, columns=source.columns, remarks=source.remarks)
+    with stage(f"describing {source.path}"):
+        return replace(describe(source), key=source.key, columns=source.columns, remarks=source.remarks)
 
 
 def _of_clicks(world: ClickWorld) -> DataReport:
@@ -167,18 +169,18 @@ def _of_impressions(
     digest: str,
     truth: dict[str, float] | None = None,
 ) -> DataReport:
-    row = data.shown.rows
-    has_label = data.labelled[row]
-    click = data.labels == 1
-    not_clicked = np.bincount(row[~click & has_label], minlength=len(data.shown))
-    pairs = len(np.unique(data.users[row[click]] * data.n_items + data.shown.ids[click]))
+    lists, lengths = lists_of(data), data.shown.lengths
+    clicks = len(lists.click_rows)
+    labelled = np.where(data.labelled, lengths, 0)
+    not_clicked = labelled - np.bincount(lists.click_rows, minlength=len(lengths))
+    pairs = len(distinct(pair_keys(data.users[lists.click_rows], lists.click_items, data.n_items)))
     return DataReport(
         path,
         kind,
         counts,
         pairs / max(data.n_users * data.n_items, 1),
-        float(click.sum() / max(has_label.sum(), 1)),
-        _available(not_clicked[row[click]], "shown in the same impression and not clicked"),
+        float(clicks / max(int(labelled.sum()), 1)),
+        _available(not_clicked[lists.click_rows], "shown in the same impression and not clicked"),
         _impression_splits(data),
         rows,
         problems,

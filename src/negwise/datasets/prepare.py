@@ -8,17 +8,22 @@ from typing import Any
 
 import numpy as np
 
-from negwise.datasets.impressions import Impressions, impression_task, impressions_from_rows
+from negwise.datasets import impression_lists
+from negwise.datasets.impression_lists import Impressions
+from negwise.datasets.impressions import impression_task, impressions_from_rows
+from negwise.datasets.mapped_arrays import let_go
+from negwise.datasets.mapped_impressions import mapped_impressions
 from negwise.datasets.near_duplicates import THRESHOLD, WIDTH, near_duplicate_groups
 from negwise.datasets.pairs import PairTable, pair_task
-from negwise.datasets.ragged import Ints, Ragged, distinct_pairs, flat_indices, offsets_of
+from negwise.datasets.ragged import Ints, Ragged, flat_indices, offsets_of
 from negwise.datasets.read_interactions import COLUMNS
 from negwise.datasets.sequences import Sequences, sequence_task, sequences_from_rows
 from negwise.datasets.source import Source
 from negwise.datasets.splits import SplitSizes
-from negwise.datasets.table_cache import TableWriter, get_or_build, open_tables
+from negwise.datasets.table_cache import TableWriter, get_or_build, open_tables, read_columns
 from negwise.datasets.task_data import TaskData, TaskTexts, Texts, concatenated, number_categories
 from negwise.errors import InputError
+from negwise.stages import Progress, stage
 
 HISTORY = 50
 DEFAULT_SPLIT = {"impressions": "time", "sequences": "last", "pairs": "random"}
@@ -32,14 +37,15 @@ def prepare(
     shares: SplitSizes | None = None,
     history: int = HISTORY,
     seed: int = 0,
+    progress: Progress | None = None,
 ) -> TaskData:
     """A `TaskData` from ``source``. ``task``: "impressions", "sequences" or "pairs" (None: the default of the data).
 
     The default of MIND is impressions; ``task="pairs"`` takes titles and abstracts of its news. The default ``split``
     is "time" for impressions, "last" for sequences, "random" for pairs ("folders" for MIND's). If the data cannot be
-    split that way, the error names an alternative.
+    split that way, the error names an alternative. ``progress`` is called with the share that is done.
     """
-    available = _available_tasks(source)
+    available = available_tasks(source)
     name = task or available[0]
     if name not in available:
         raise InputError(
@@ -50,18 +56,24 @@ def prepare(
         raise InputError(f"history={history}, expected 1 or more items")
     shares = shares or SplitSizes()
     split_name = split or ("folders" if source.kind == "mind" and name == "pairs" else DEFAULT_SPLIT[name])
-    if name == "pairs":
-        prepared = _prepare_pairs(source, split_name, shares, seed)
-    elif name == "sequences":
-        prepared = sequence_task(load_sequences(source), split_name, shares, history, seed, source.path)
-    else:
-        prepared = impression_task(load_impressions(source), split_name, shares, history, seed, source.path)
-        if source.kind == "mind":
-            prepared = replace(prepared, texts=_news_texts(source, prepared))
+    with stage(f"splitting {source.path}", progress) as tell:
+        prepared = _prepare(source, name, split_name, shares, history, seed, tell)
     return replace(prepared, digest=source.digest)
 
 
-def _available_tasks(source: Source) -> tuple[str, ...]:
+def _prepare(
+    source: Source, name: str, split_name: str, shares: SplitSizes, history: int, seed: int, progress: Progress
+) -> TaskData:
+    if name == "pairs":
+        return _prepare_pairs(source, split_name, shares, seed)
+    if name == "sequences":
+        return sequence_task(load_sequences(source), split_name, shares, history, seed, source.path)
+    task = impression_task(load_impressions(source, progress), split_name, shares, history, seed, source.path)
+    return replace(task, texts=_news_texts(source, task)) if source.kind == "mind" else task
+
+
+def available_tasks(source: Source) -> tuple[str, ...]:
+    """The tasks that ``source`` has data for, the default first."""
     if source.kind == "mind":
         return ("impressions", "pairs")
     if source.kind == "pairs":
@@ -76,45 +88,30 @@ def int_column(table: Any, name: str) -> Ints:
 
 def load_sequences(source: Source) -> Sequences:
     """The positives of each user in the order of time."""
-    table = source.tables["interactions"]
-    times = None if table["time"].null_count else int_column(table, "time")
+    names = ["user", "item", "label"]
+    if not source.tables["interactions"]["time"].null_count:
+        names.append("time")
+    columns = read_columns(source.folder, "interactions", names)
     return sequences_from_rows(
-        int_column(table, "user"),
-        int_column(table, "item"),
-        times,
+        columns["user"],
+        columns["item"],
+        columns.get("time"),
         len(source.tables["users"]),
         len(source.tables["items"]),
-        table["label"].to_numpy(),
+        columns["label"],
     )
 
 
-def load_impressions(source: Source) -> Impressions:
+def load_impressions(source: Source, progress: Progress | None = None) -> Impressions:
     """The impressions of MIND, or of interactions with an impression column."""
     if source.kind != "mind":
         table = source.tables["interactions"]
         if table["time"].null_count:
             raise InputError(f"{source.path}: impressions need a time column, for the history of each. Add one.")
-        user, item, time, label, impression = (int_column(table, name) for name in COLUMNS)
+        user, item, time, label, impression = read_columns(source.folder, "interactions", list(COLUMNS)).values()
         sizes = len(source.tables["users"]), len(source.tables["items"])
         return impressions_from_rows(user, item, time, label, impression, *sizes)
-    table = source.tables["impressions"]
-    shown, history, clicks = (Ragged.of_arrow(table[name]) for name in ("shown", "history", "labels"))
-    labelled = clicks.lengths > 0
-    labels = np.zeros(len(shown.ids), np.int8)
-    labels[np.repeat(labelled, shown.lengths)] = clicks.ids
-    return Impressions(
-        int_column(table, "user"),
-        int_column(table, "time"),
-        history.ids,
-        history.offsets[:-1],
-        history.offsets[1:],
-        shown,
-        labels,
-        labelled,
-        len(source.tables["users"]),
-        len(source.tables["news"]),
-        None if source.parts == ("",) else int_column(table, "part"),
-    )
+    return mapped_impressions(source, progress)
 
 
 def _prepare_pairs(source: Source, split: str, shares: SplitSizes, seed: int) -> TaskData:
@@ -165,11 +162,14 @@ def _news_texts(source: Source, task: TaskData) -> TaskTexts:
     """The vocabulary counts news in training: those in its impressions, and in the histories of these."""
     news = source.tables["news"]
     assert task.impressions is not None
-    groups = np.unique(task.train.groups)
     in_training = np.zeros(task.n_items, bool)
-    in_training[task.impressions.take(groups).ids] = True
-    first, last = distinct_pairs(task.train.start, task.train.end)
-    in_training[task.train.items[flat_indices(first, offsets_of(last - first))]] = True
+    train, shown = task.train, task.impressions
+    for at in range(0, len(train), impression_lists.BLOCK):
+        block = slice(at, at + impression_lists.BLOCK)
+        in_training[shown.take(train.groups[block]).ids] = True
+        first, last = train.start[block].astype(np.int64), train.end[block].astype(np.int64)
+        in_training[train.items[flat_indices(first, offsets_of(last - first))]] = True
+        let_go(shown.ids, shown.offsets, train.items)
     title, abstract = (_texts(source, "news", name, f"{name}_words") for name in ("title", "abstract"))
     numbered = {name: number_categories(news[name].to_pylist()) for name in ("category", "subcategory")}
     categories = {name: numbers for name, (numbers, _) in numbered.items()}

@@ -9,12 +9,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-Ints = NDArray[np.int64]
+Ints = NDArray[Any]
+"""Whole numbers: int64, or int32 where there are many and all of them fit (`narrow`). Products need `pair_keys`."""
 
 
 @dataclass(frozen=True, eq=False)
 class Ragged:
-    """Row r has ``ids[offsets[r]:offsets[r + 1]]``: ``offsets`` (R + 1,) and ``ids`` (N,), both int64."""
+    """Row r has ``ids[offsets[r]:offsets[r + 1]]``: ``offsets`` (R + 1,) are int64, ``ids`` (N,) int64 or int32."""
 
     offsets: Ints
     ids: Ints
@@ -30,14 +31,15 @@ class Ragged:
     @classmethod
     def of_pairs(cls, rows: Ints, ids: Ints, n_rows: int) -> Ragged:
         """From (row, id) pairs in any order. Each row becomes a sorted set."""
+        kind = ids.dtype
         rows, ids = distinct_pairs(rows, ids)
-        return cls(offsets_of(np.bincount(rows, minlength=n_rows)), ids)
+        return cls(offsets_of(np.bincount(rows, minlength=n_rows)), ids.astype(kind, copy=False))
 
     @classmethod
     def in_order(cls, rows: Ints, ids: Ints, n_rows: int) -> Ragged:
         """From (row, id) pairs. Each row keeps the order in which its ids came, each id once."""
         span = int(ids.max(initial=0)) + 1
-        first = np.sort(np.unique(rows * span + ids, return_index=True)[1])
+        first = np.sort(np.unique(pair_keys(rows, ids, span), return_index=True)[1])
         rows, ids = rows[first], ids[first]
         return cls(offsets_of(np.bincount(rows, minlength=n_rows)), ids[np.argsort(rows, kind="stable")])
 
@@ -67,6 +69,11 @@ class Ragged:
         """The row of each id, (N,)."""
         return np.repeat(np.arange(len(self)), self.lengths)
 
+    def between(self, first: int, last: int) -> Ragged:
+        """The lists of rows ``first`` to ``last`` - 1; ids are not copied."""
+        offsets = self.offsets[first : last + 1]
+        return Ragged(offsets - offsets[0], self.ids[offsets[0] : offsets[-1]])
+
     def followed_by(self, other: Ragged) -> Ragged:
         """The rows of both, those of ``self`` first."""
         lengths = np.concatenate((self.lengths, other.lengths))
@@ -81,7 +88,7 @@ class Ragged:
 def difference(lists: Ragged, others: Ragged) -> Ragged:
     """Row by row, the ids of ``lists`` that are not in ``others``, whose rows are sorted sets."""
     span = max(int(lists.ids.max(initial=0)), int(others.ids.max(initial=0))) + 1
-    mine, theirs = (part.rows * span + part.ids for part in (lists, others))
+    mine, theirs = (pair_keys(part.rows, part.ids, span) for part in (lists, others))
     at = np.searchsorted(theirs, mine)
     kept = np.append(theirs, -1)[at] != mine
     return Ragged(offsets_of(np.bincount(lists.rows[kept], minlength=len(lists))), lists.ids[kept])
@@ -101,10 +108,26 @@ def distinct_pairs(left: Ints, right: Ints) -> tuple[Ints, Ints]:
     """The distinct pairs of two arrays of ids, sorted."""
     span = int(right.max(initial=0)) + 1
     # Sort one integer key per pair: np.unique, on the rows of a matrix or by hashing, takes ten times as long.
-    keys = left * span
-    keys += right
-    keys.sort()
-    keys = keys[np.append(True, keys[1:] != keys[:-1])] if len(keys) else keys
+    keys = distinct(pair_keys(left, right, span))
     left = keys // span
     keys %= span
     return left, keys
+
+
+def pair_keys(left: Ints, right: Ints, span: int) -> NDArray[np.int64]:
+    """One number for each pair, in the order of pairs: left * span + right, for right < span. int64, always."""
+    keys = left.astype(np.int64)  # a product of int32 would overflow without a word
+    keys *= span
+    keys += right
+    return keys
+
+
+def distinct(keys: Ints) -> Ints:
+    """The distinct ``keys``, sorted. ``keys`` itself is sorted in place."""
+    keys.sort()
+    return keys[np.append(True, keys[1:] != keys[:-1])] if len(keys) else keys
+
+
+def narrow(values: Ints, below: int) -> Ints:
+    """``values``, all of them less than ``below``, as int32 if that holds them; else as they are."""
+    return values.astype(np.int32, copy=False) if below <= 2**31 else values

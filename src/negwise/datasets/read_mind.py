@@ -17,7 +17,6 @@ from negwise.datasets import line_blocks
 from negwise.datasets.bad_rows import BadRows
 from negwise.datasets.delimited import Cut, cut_lines
 from negwise.datasets.file_layouts import SPLIT_FOLDERS
-from negwise.datasets.file_rows import Progress
 from negwise.datasets.formats import DetectedFormat
 from negwise.datasets.id_columns import WHITE_SPACE, IdMap, keep
 from negwise.datasets.ragged import Ints, Ragged, offsets_of
@@ -26,6 +25,7 @@ from negwise.datasets.table_cache import TableWriter
 from negwise.datasets.timestamps import mind_times
 from negwise.datasets.word_lists import Words, split_at_spaces, words_of
 from negwise.errors import quote, require
+from negwise.stages import Progress
 
 NEWS = {"id": "string", "category": "string", "subcategory": "string", "title": "string", "abstract": "string"}
 NEWS |= {"title_words": "ints", "abstract_words": "ints", "part": "int8"}

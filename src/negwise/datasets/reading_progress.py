@@ -5,10 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-from negwise.datasets.file_rows import Progress
-
-EVERY = 2.0
-"""Seconds until the first word, and between two."""
+from negwise.stages import EVERY, Progress, in_words
 
 
 def told(say: Callable[[str], None], name: str, clock: Callable[[], float] = time.monotonic) -> Progress:
@@ -22,11 +19,6 @@ def told(say: Callable[[str], None], name: str, clock: Callable[[], float] = tim
             return
         last = now
         left = (now - began) * (1 - share) / share
-        say(f"reading {name}: {share:.0%}, {_seconds(left)} left")
+        say(f"reading {name}: {share:.0%}, {in_words(left)} left")
 
     return progress
-
-
-def _seconds(seconds: float) -> str:
-    minutes, rest = divmod(round(seconds), 60)
-    return f"{minutes} min {rest} s" if minutes else f"{rest} s"

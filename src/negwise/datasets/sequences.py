@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from negwise.datasets.ragged import Ints, Ragged, offsets_of
+from negwise.datasets.ragged import Ints, Ragged, narrow, offsets_of
 from negwise.datasets.splits import (
     TEST,
     TRAIN,
@@ -46,7 +46,7 @@ class Sequences:
 
     @property
     def users(self) -> Ints:
-        return np.repeat(np.arange(self.n_users), np.diff(self.offsets))
+        return np.repeat(narrow(np.arange(self.n_users), self.n_users), np.diff(self.offsets))
 
 
 def sequences_from_rows(
@@ -126,9 +126,10 @@ def _examples(data: Sequences, users: Ints, in_split: NDArray[np.bool_], max_len
     """The positions in ``in_split`` that have a history."""
     has_history = np.ones(len(users), bool)
     has_history[data.offsets[:-1][np.diff(data.offsets) > 0]] = False  # the first item of a user
-    at = np.flatnonzero(in_split & has_history)
+    at = narrow(np.flatnonzero(in_split & has_history), len(users))
     owner = users[at]
-    return Examples(data.items, data.offsets[owner], at, owner, data.items[at], owner, max_length, (0, data.n_items))
+    start = narrow(data.offsets, len(users) + 1)[owner]
+    return Examples(data.items, start, at, owner, data.items[at], owner, max_length, (0, data.n_items))
 
 
 def _training_windows(data: Sequences, users: Ints, in_training: NDArray[np.bool_], max_length: int) -> SequenceWindows:

@@ -11,7 +11,7 @@ from typing import Any
 
 from negwise.datasets.bad_rows import BadRows, Problem, check_skip_bad
 from negwise.datasets.docstring_pairs import read_docstring_pairs
-from negwise.datasets.file_rows import VALUE, Progress, choose_roles, read_blocks
+from negwise.datasets.file_rows import VALUE, choose_roles, read_blocks
 from negwise.datasets.formats import DetectedFormat, detect_format
 from negwise.datasets.frames import as_path
 from negwise.datasets.positives import Condition, parse_condition
@@ -21,6 +21,7 @@ from negwise.datasets.read_pairs import read_pairs
 from negwise.datasets.table_cache import LAYOUT, cache_folder, cached_facts, content_key, get_or_build, open_tables
 from negwise.datasets.use_of_columns import Remark, describe_columns
 from negwise.errors import InputError
+from negwise.stages import Progress, stage
 
 
 @dataclass(frozen=True, eq=False)
@@ -87,7 +88,8 @@ def read(
 
     def build(folder: Path) -> dict[str, Any]:
         bad_rows = BadRows(skip_bad)
-        rows = _read(detected, folder, bad_rows, chosen, condition, progress)
+        with stage(f"reading {path}", progress) as tell:
+            rows = _read(detected, folder, bad_rows, chosen, condition, tell)
         bad_rows.check_limit(rows)
         if not rows:
             raise InputError(f"{path}: {detected.kind} without a single row. Is the file complete?")
@@ -100,7 +102,8 @@ def read(
 
     files = [str(file) for file in detected.files]
     options: list[Any] = [sorted(roles.items()), detected.parts, *([] if condition is None else [str(condition)])]
-    key = content_key(f"{detected.kind}/{detected.form}", detected.files, options, cache_path)
+    with stage(f"looking whether {path} was read before"):
+        key = content_key(f"{detected.kind}/{detected.form}", detected.files, options, cache_path)
     folder, facts = get_or_build(f"{key}-{LAYOUT}", cache_path, build)
     bad_rows = BadRows(skip_bad)
     for problem in facts["problems"]:

@@ -59,7 +59,10 @@ def split_by_time(times: Ints, shares: SplitSizes, path: str) -> SplitLabels:
             f"{path}: {span}; split='time' with {shares.test_days} days of test and {shares.val_days} of validation "
             f"needs {held + 1} or more. Type --split user, or hold out fewer days (in Python: test_days=1)."
         )
-    return np.where(day > last - shares.test_days, TEST, np.where(day > last - held, VAL, TRAIN)).astype(np.int8)
+    labels = np.full(len(day), TRAIN, np.int8)
+    labels[day > last - held] = VAL
+    labels[day > last - shares.test_days] = TEST
+    return labels
 
 
 def has_enough_days(times: Ints, shares: SplitSizes) -> bool:

@@ -14,10 +14,13 @@ import shutil
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from negwise.datasets.ragged import Ragged
 from negwise.errors import InputError, require
@@ -116,6 +119,36 @@ def open_tables(folder: Path) -> dict[str, Any]:
         ) from error
 
 
+def read_batches(folder: Path, name: str, columns: Sequence[str] | None = None) -> Iterator[Any]:
+    """The blocks of a table, one after the other, as tables in memory: a map of a whole file would count as memory.
+
+    ``columns`` are those that are read, if not all.
+    """
+    arrow = require("pyarrow", extra="train")
+    try:
+        with arrow.OSFile(str(folder / f"{name}.arrow")) as file:
+            places = None if columns is None else _places(arrow.ipc.open_file(file).schema.names, columns)
+            reader = arrow.ipc.open_file(file, options=arrow.ipc.IpcReadOptions(included_fields=places))
+            for number in range(reader.num_record_batches):
+                yield arrow.Table.from_batches([reader.get_batch(number)])
+    except (arrow.ArrowException, OSError) as error:
+        raise InputError(
+            f"{folder}: the cache is damaged ({error}). Delete that folder; it will be rebuilt."
+        ) from error
+
+
+def read_columns(folder: Path, name: str, columns: Sequence[str]) -> dict[str, NDArray[Any]]:
+    """Columns of numbers without nulls, as arrays in memory, each in the type that the table has for it."""
+    found: dict[str, list[NDArray[Any]]] = {column: [] for column in columns}
+    for block in read_batches(folder, name, columns):
+        for column, parts in found.items():
+            parts.append(block[column].to_numpy().copy())  # Arrow keeps what it lent; a copy is given back when done
+    joined = {}
+    for column in columns:
+        joined[column] = np.concatenate(found.pop(column))
+    return joined
+
+
 class TableWriter:
     """Writes an Arrow IPC file block by block::
 
@@ -155,6 +188,10 @@ class TableWriter:
         if isinstance(column, self._arrow.Array):
             return column.cast(kind)
         return self._arrow.array(column, kind)
+
+
+def _places(names: Sequence[str], columns: Sequence[str]) -> list[int]:
+    return [at for at, name in enumerate(names) if name in columns]
 
 
 def _rename(made: Path, folder: Path) -> None:

@@ -34,8 +34,8 @@ class Batch(NamedTuple):
 class Examples:
     """Positives, each with its history ``items[start:end]``, of which a query holds the last H.
 
-    ``start``, ``end``, ``users``, ``positives``, ``groups`` are (N,). ``candidates`` is the range of candidate ids of
-    this split.
+    ``start``, ``end``, ``users``, ``positives``, ``groups`` are (N,), int64 or int32. ``candidates`` is the range of
+    candidate ids of this split.
     """
 
     items: Ints
@@ -58,8 +58,8 @@ class Examples:
         items, mask = padded_windows(self.items, self.start[chosen], self.end[chosen], self.max_length)
         return Batch(
             _query(items, mask, self.users[chosen]),
-            torch.from_numpy(self.positives[chosen]),
-            torch.from_numpy(self.groups[chosen]),
+            torch.from_numpy(self.positives[chosen].astype(np.int64)),
+            torch.from_numpy(self.groups[chosen].astype(np.int64)),
         )
 
 
@@ -198,7 +198,7 @@ def padded_windows(items: Ints, start: Ints, end: Ints, max_length: int) -> tupl
     place = np.arange(max_length)
     mask = place < length[:, None]
     at = np.where(mask, (end - length)[:, None] + place, 0)
-    return (np.where(mask, items[at], 0) if len(items) else at), mask
+    return (np.where(mask, items[at], 0).astype(np.int64, copy=False) if len(items) else at), mask
 
 
 def _query(items: Ints, mask: NDArray[np.bool_], users: Ints) -> Query:
@@ -206,7 +206,7 @@ def _query(items: Ints, mask: NDArray[np.bool_], users: Ints) -> Query:
 
     from negwise.protocols import Query
 
-    return Query(torch.from_numpy(items), torch.from_numpy(mask), torch.from_numpy(users))
+    return Query(torch.from_numpy(items), torch.from_numpy(mask), torch.from_numpy(users.astype(np.int64)))
 
 
 def count_positives(train: Examples, n_items: int) -> Ints:

@@ -22,6 +22,7 @@ from negwise.protocols import OpenLoopRule, Rule
 from negwise.records import RunLengths, StepCost, StepTimes, read_run
 from negwise.requests import TrainRequest
 from negwise.schedule import ConstantK, FunctionK, OnlineK
+from negwise.stages import stage
 from negwise.tasks import Task, copy_task, evaluate_model, evaluation_splits, make_task, with_recipe
 from negwise.tasks.recipes import resolve_device
 from negwise.tasks.task import no_assets
@@ -80,6 +81,7 @@ def time_steps(request: TrainRequest, source: Source | None, steps: int) -> Step
     )
 
 
+@stage("timing steps")
 def time_one_run(request: TrainRequest, task: Task) -> tuple[StepTimes, tuple[StepCost, ...]]:
     """`time_steps` for one run of ``task``, whose weights stay as they are, and what a step costs at several K."""
     rule = make_rule(request, task)

@@ -13,7 +13,7 @@ from typing import Any, Literal
 import torch
 
 import negwise
-from negwise.datasets import DataReport, inspect, told
+from negwise.datasets import DataReport, inspect
 from negwise.errors import InputError
 from negwise.files import check_writable
 from negwise.jobs.arms import Arm, check_ceiling
@@ -23,6 +23,7 @@ from negwise.jobs.worker_pool import ask_worker
 from negwise.records import JOB, JobRecord, Plan, RunLengths, StepTimes, decode, read_record, write_record
 from negwise.requests import TASK_OF, RunRequest, SweepRequest, TrainRequest, identity_of, parse_duration
 from negwise.requests.training_requests import POOL
+from negwise.stages import signs_of_life
 from negwise.tasks.recipes import METRICS, kind_of_data, resolve_device, with_recipe
 from negwise.training import config_changes
 
@@ -106,13 +107,8 @@ def look_at_data(
     folder: Path, request: RunRequest | SweepRequest, kind: str, arms: Sequence[Arm], log: Log
 ) -> tuple[DataReport, JobRecord | None]:
     """What is in the data, and the job that ``folder`` has, if any; a request that the data cannot meet is refused."""
-    report = inspect(
-        request.data,
-        columns=request.columns,
-        positive=request.positive,
-        skip_bad=request.skip_bad,
-        progress=told(log, request.data),
-    )
+    with signs_of_life(log):
+        report = inspect(request.data, columns=request.columns, positive=request.positive, skip_bad=request.skip_bad)
     if report.negatives.most < 1:
         raise InputError(
             f"{request.data}: no positive has a single negative ({report.negatives.source}), so there is nothing "

@@ -148,7 +148,7 @@ class FullRanking:
     def _excluded(self, groups: Ints) -> tuple[Ints, Ints]:
         """The exclusions of each group, as places among the candidates, and offsets."""
         flat, offsets = _entries(self.exclusions.offsets, groups)
-        ids = self.exclusions.ids[flat]
+        ids = self.exclusions.ids[flat].astype(np.int64, copy=False)
         inside = (ids >= self.first) & (ids < self.last)
         return ids[inside] - self.first, np.concatenate(([0], np.cumsum(inside)))[offsets]
 
@@ -165,7 +165,7 @@ class ImpressionRanking:
 
     @property
     def candidates(self) -> Ints:
-        return np.unique(self.impressions.ids[_entries(self.impressions.offsets, self.groups)[0]])
+        return np.unique(self._ids(_entries(self.impressions.offsets, self.groups)[0]))
 
     @property
     def rows(self) -> int:
@@ -182,16 +182,20 @@ class ImpressionRanking:
         order = falling[torch.argsort(row[falling], stable=True)]  # by query, the best first
         starts = torch.from_numpy(offsets[:-1]).to(row.device)
         place = torch.arange(len(row), device=row.device) - starts[row]
-        return torch.from_numpy(self.impressions.ids[flat]).to(row.device)[order[place < n]]
+        return torch.from_numpy(self._ids(flat)).to(row.device)[order[place < n]]
 
     def relevant(self, positives: Ints, groups: Ints) -> Ints:  # noqa: ARG002
         flat, _ = _entries(self.impressions.offsets, groups)
-        return self.impressions.ids[flat[self.labels[flat] == 1]]
+        return self._ids(flat[self.labels[flat] == 1])
+
+    def _ids(self, flat: Ints) -> Ints:
+        """int64, also from lists of int32, as large ones are."""
+        return self.impressions.ids[flat].astype(np.int64, copy=False)
 
     def _scores(self, queries: Tensor, flat: Ints, offsets: Ints, vectors: CandidateVectors) -> tuple[Tensor, Tensor]:
         """The query and the score of each impression of these queries, one after the other."""
         row = torch.from_numpy(np.repeat(np.arange(len(offsets) - 1), np.diff(offsets))).to(queries.device)
-        ids = torch.from_numpy(self.impressions.ids[flat]).to(queries.device)
+        ids = torch.from_numpy(self._ids(flat)).to(queries.device)
         return row, torch.einsum("nd,nd->n", queries[row], vectors.at(ids))
 
 

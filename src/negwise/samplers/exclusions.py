@@ -37,7 +37,10 @@ class Exclusions:
         """Make it from lists. ``bitmap=None`` builds a bitmap if owners x items is at most 2^31 bits."""
         if len(lists.ids) and int(lists.ids.max()) >= n_items:
             raise InputError(f"Exclusions: id {int(lists.ids.max())}, expected ids below n_items={n_items}")
-        keys = torch.unique(lists.owners * n_items + lists.ids)
+        keys = lists.owners
+        keys.mul_(n_items).add_(lists.ids)
+        if not bool((keys[1:] > keys[:-1]).all()):  # lists that are sorted sets need no second sort, nor its memory
+            keys = torch.unique(keys)
         starts = torch.arange(len(lists) + 1, device=keys.device) * n_items
         if bitmap is None:
             bitmap = len(lists) * n_items <= BITMAP_LIMIT

@@ -17,7 +17,7 @@ from negwise.errors import InputError
 class Lists:
     """Lists of U owners in one flat tensor: owner u has ``ids[offsets[u]:offsets[u + 1]]``.
 
-    ``offsets`` (U + 1,) and ``ids`` (N,) are int64.
+    ``offsets`` (U + 1,) are int64, ``ids`` (N,) int64 or, where memory counts, int32. What is drawn is int64.
     """
 
     offsets: Tensor
@@ -25,7 +25,8 @@ class Lists:
 
     def __post_init__(self) -> None:
         for name, values in (("offsets", self.offsets), ("ids", self.ids)):
-            if values.ndim != 1 or values.dtype != torch.int64:
+            narrow = name == "ids" and values.dtype == torch.int32
+            if values.ndim != 1 or (values.dtype != torch.int64 and not narrow):
                 came = f"{values.dtype} of shape {tuple(values.shape)}"
                 raise InputError(f"Lists: {name} is {came}, expected a 1-D int64 tensor")
         steps = self.offsets.diff()
@@ -83,17 +84,27 @@ class Lists:
         return Lists(self.offsets.to(device), self.ids.to(device))
 
     def distinct(self) -> Lists:
-        """The same lists, sorted and without duplicates."""
+        """The same lists, sorted and without duplicates; itself if they are that already."""
+        if self._rises():
+            return self
         pairs = torch.unique(torch.stack((self.owners, self.ids), 1), dim=0)
         return Lists.of_pairs(pairs[:, 0], pairs[:, 1], len(self))
 
+    def _rises(self) -> bool:
+        """Whether each id is above the one before it in its list."""
+        above = self.ids[1:] > self.ids[:-1]
+        first = self.offsets[1:-1] - 1
+        above[first[(first >= 0) & (first < len(above))]] = True  # a list may begin below the end of the one before
+        return bool(above.all())
+
     def padded(self, owner: Tensor) -> tuple[Tensor, Tensor]:
         """The lists of ``owner`` (B,), padded to the longest: ids (B, L), 0 where the mask (B, L) is False."""
-        start, length = self.offsets[owner], self.lengths[owner]
+        start = self.offsets[owner]
+        length = self.offsets[owner + 1] - start  # not all lengths, which are as many as owners
         position = torch.arange(int(length.max()) if len(owner) else 0, device=owner.device)
         mask = position < length[:, None]
         at = torch.where(mask, start[:, None] + position, 0)
-        ids = self.ids[at] if len(self.ids) else at
+        ids = self.ids[at].long() if len(self.ids) else at
         return torch.where(mask, ids, 0), mask
 
 

@@ -144,7 +144,8 @@ def _chunks(split: EvaluationSplit, size: int) -> Iterator[tuple[Ints, Ints, Int
     """Examples, positives and groups of ``size`` queries at a time."""
     for start in range(0, len(split.query_examples), size):
         examples = split.query_examples[start : start + size]
-        yield examples, split.examples.positives[examples], split.examples.groups[examples]
+        positives, groups = split.examples.positives[examples], split.examples.groups[examples]
+        yield examples, positives.astype(np.int64, copy=False), groups.astype(np.int64, copy=False)
 
 
 def _counts(offsets: Ints, words: Ints, n_words: int) -> Any:

@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from negwise.datasets import HISTORY, DataReport, inspect
+from negwise.datasets import HISTORY, DataReport, available_tasks, read
 from negwise.errors import InputError
 from negwise.models import PAPER
 from negwise.models.hyperparameters import BERT4REC_MAX_LENGTH, BODY_WORDS, TITLE_WORDS
@@ -140,8 +140,11 @@ def kind_of_data(report: DataReport) -> str:
 
 
 def _look(request: TrainRequest) -> str:
-    report = inspect(request.data, columns=request.columns, positive=request.positive, skip_bad=request.skip_bad)
-    return kind_of_data(report)
+    """The kind of the data, from its columns alone."""
+    if request.data == "clicks":
+        return "impressions"
+    source = read(request.data, columns=request.columns, positive=request.positive, skip_bad=request.skip_bad)
+    return available_tasks(source)[0]
 
 
 def resolve_device(requested: str) -> str:

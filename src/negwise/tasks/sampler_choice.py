@@ -113,6 +113,8 @@ class _Ingredients:
         """Ids that a row must not draw. What lies in another split cannot be drawn, so it need not be excluded."""
         last = self.n_candidates
         known = as_lists(self.data.train_exclusions)
+        if not self.has_given and int(known.ids.max() if len(known.ids) else 0) < last:
+            return Exclusions.of(known, last)
         owners, ids = known.owners, known.ids
         if self.has_given:  # an id that was given does not come a second time
             owners, ids = torch.cat((owners, self.given.owners)), torch.cat((ids, self.given.ids))

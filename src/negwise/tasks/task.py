@@ -25,6 +25,7 @@ from negwise.protocols import Draw, Loss, Query, Sampler
 from negwise.requests import TASK_OF, TrainRequest
 from negwise.requests.training_requests import parse_loss
 from negwise.samplers import Given, GivenFirst, Hardest
+from negwise.stages import stage
 from negwise.tasks.model_files import model_files
 from negwise.tasks.recipes import with_recipe
 from negwise.tasks.sampler_choice import make_sampler
@@ -67,12 +68,15 @@ def make_task(request: TrainRequest, source: Source | None = None) -> Task:
     request = with_recipe(request)
     source = source or _source(request)
     data = load_data(request, source)
-    texts = _tokenized(request, data)
-    model = make_model(request, data, texts)
-    splits = evaluation_splits(data, request.queries)
+    with stage("numbering the words"):
+        texts = _tokenized(request, data)
+    with stage("making the model"):
+        model = make_model(request, data, texts)
+    with stage("making queries and negatives"):
+        splits = evaluation_splits(data, request.queries)
+        sampler = make_sampler(data, model, request.negatives, request.pool)
     if not request.evaluate_training:
         del splits["train"]
-    sampler = make_sampler(data, model, request.negatives, request.pool)
     _check_correction(request, sampler)
     loss = make_loss(request.loss, data.n_items, model)
     assets = partial(model_files, data=data, texts=texts, model=model, source=source)

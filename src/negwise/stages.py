@@ -1,0 +1,118 @@
+"""Long work says what it does, and somebody may listen::
+
+    with signs_of_life(print):
+        with stage("splitting log.csv") as progress:
+            progress(0.4)  # now and then, where the share is known
+
+prints every two seconds ``splitting log.csv: 40%, 12 s left``, or ``splitting log.csv: 8 s so far`` where no share is
+known. A thread prints, so that a line comes while one long call is on. Without a listener nothing is printed.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+
+EVERY = 2.0
+"""Seconds until the first line, and between two."""
+
+Progress = Callable[[float], None]
+"""Called with the share of the work that is done, now and then."""
+
+
+class Stage:
+    """One piece of work: what it is, when it began, and how much of it is done."""
+
+    def __init__(self, what: str, clock: Callable[[], float] = time.monotonic) -> None:
+        self.what, self.clock = what, clock
+        self.began = clock()
+        self._done = 0.0, self.began  # in one piece: another thread reads it
+
+    def progress(self, share: float) -> None:
+        self._done = share, self.clock()
+
+    def line(self) -> str:
+        """What a person reads now."""
+        share, when = self._done
+        spent = self.clock() - self.began
+        if not 0 < share < 1:
+            return f"{self.what}: {in_words(spent)} so far"
+        left = max((when - self.began) / share - spent, 0.0)
+        return f"{self.what}: {share:.0%}, {in_words(left)} left"
+
+
+class _Listener:
+    """The stages that are on, the innermost last. It speaks of that one."""
+
+    def __init__(self, say: Callable[[str], None], every: float) -> None:
+        self.stages: list[Stage] = []
+        self._say, self._every = say, every
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._speak, name="negwise signs of life", daemon=True)
+        self._thread.start()
+
+    def _speak(self) -> None:
+        last = time.monotonic()
+        while not self._over.wait(self._every / 8):  # often: a short moment between two stages must not cost a line
+            on = self.stages[-1:]
+            if on and time.monotonic() - last >= self._every:
+                self._say(on[0].line())
+                last = time.monotonic()
+
+    def end(self) -> None:
+        self._over.set()
+        self._thread.join()
+
+
+_LISTENER: ContextVar[_Listener | None] = ContextVar("listener", default=None)
+
+
+@contextmanager
+def signs_of_life(say: Callable[[str], None] | None = None, every: float | None = None) -> Iterator[None]:
+    """Tell of the stages inside by ``say`` (standard error, of the first of several processes), from a thread.
+
+    The innermost listener is the one that is told.
+    """
+    listener = _Listener(say or _to_stderr, EVERY if every is None else every)
+    token = _LISTENER.set(listener)
+    try:
+        yield
+    finally:
+        _LISTENER.reset(token)
+        listener.end()
+
+
+@contextmanager
+def stage(what: str, also: Progress | None = None) -> Iterator[Progress]:
+    """Work that may take a while. Yields a `Progress`, which calls ``also`` too."""
+    listener, on = _LISTENER.get(), Stage(what)
+
+    def progress(share: float) -> None:
+        on.progress(share)
+        if also is not None:
+            also(share)
+
+    if listener is None:
+        yield progress
+        return
+    listener.stages.append(on)
+    try:
+        yield progress
+    finally:
+        listener.stages.remove(on)
+
+
+def in_words(seconds: float) -> str:
+    """``1 min 5 s``."""
+    minutes, rest = divmod(round(seconds), 60)
+    return f"{minutes} min {rest} s" if minutes else f"{rest} s"
+
+
+def _to_stderr(line: str) -> None:
+    if os.environ.get("RANK", "0") == "0":
+        print(line, file=sys.stderr, flush=True)
