@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from negwise.curves import Curves, read
-from negwise.errors import InputError
+from negwise.errors import InputError, MissingExtra
 
 LOGS = Path(__file__).parent / "logs"
 RUN = "".join(
@@ -61,7 +61,7 @@ def check(path: Path, data: bytes) -> None:
     path.write_bytes(data)
     try:
         curves = read(path)
-    except InputError as error:
+    except (InputError, MissingExtra) as error:  # bytes may start as a file of W&B, which is not installed
         assert str(error).startswith(str(path))
         assert len(str(error)) < 6000
     else:
