@@ -21,6 +21,8 @@ def schedule_verb(request: ScheduleRequest, as_json: bool) -> None:
     from negwise.schedule import k_by_step
     from negwise.schedule.typed_rules import SCHEDULES
 
+    if as_json and request.format == "csv":
+        raise InputError("--format csv and --json: got both, expected one of them.")
     try:
         rule = SCHEDULES[request.shape](request.peak, request.turn)
     except InputError as error:  # names the rule's argument, so add what was typed

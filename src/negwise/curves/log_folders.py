@@ -87,6 +87,15 @@ def event_files(folder: Path) -> list[Path]:
     return sorted(file for file in folder.glob(EVENTS) if file.is_file())
 
 
+def is_database(file: Path) -> bool:
+    """Whether ``file`` is a database of SQLite."""
+    try:
+        with file.open("rb") as stream:
+            return stream.read(len(SQLITE_START)) == SQLITE_START
+    except OSError as error:
+        raise InputError(f"{file}: cannot be read ({error.strerror or error}).") from error
+
+
 def is_mlflow_run(folder: Path) -> bool:
     """Whether ``folder`` is one run in MLflow's file store that was not deleted."""
     if not (folder / "metrics").is_dir() or not (folder / "meta.yaml").is_file():
@@ -112,7 +121,7 @@ def _named_below(folder: Path) -> list[Path]:
 
 
 def _trackers_in(folder: Path) -> list[Path]:
-    databases = [file for file in sorted(folder.glob("*.db")) if file.is_file() and _is_database(file)]
+    databases = [file for file in sorted(folder.glob("*.db")) if file.is_file() and is_database(file)]
     itself = [folder] if is_event_folder(folder) or is_mlflow_run(folder) else []
     return [*itself, *_matches(folder, ("*.wandb",)), *databases]
 
@@ -139,11 +148,6 @@ def _matches(folder: Path, patterns: Iterable[str]) -> list[Path]:
 def _checkpoint_step(file: Path) -> int:
     match = re.fullmatch(r"checkpoint-([0-9]{1,18})", file.parent.name)
     return int(match[1]) if match else -1
-
-
-def _is_database(file: Path) -> bool:
-    with file.open("rb") as stream:
-        return stream.read(len(SQLITE_START)) == SQLITE_START
 
 
 def _meta(folder: Path, field: str) -> str | None:

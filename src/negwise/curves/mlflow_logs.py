@@ -12,7 +12,7 @@ from typing import NamedTuple
 from negwise.curves.cells import finite_float
 from negwise.curves.column_roles import quantity_of, words_of_column
 from negwise.curves.log_files import MAX_QUOTED, LogTable
-from negwise.curves.log_folders import SQLITE_START, mlflow_run_name
+from negwise.curves.log_folders import mlflow_run_name
 from negwise.curves.scalar_series import table_of_series
 from negwise.curves.trained_k import k_of_settings
 from negwise.errors import InputError, quote
@@ -40,18 +40,13 @@ class StoredRun(NamedTuple):
         return f"{self.id} ({self.name or 'no name'}, experiment {self.experiment or 'without a name'})"
 
 
-def is_database(data: bytes) -> bool:
-    """Whether ``data`` is a database of SQLite."""
-    return data.startswith(SQLITE_START)
-
-
-def read_database(source: str, data: bytes, file: Path | None, run: str | None) -> LogTable:
+def read_database(source: str, place: Path | bytes, run: str | None) -> LogTable:
     """The metrics of the run ``run``, an id or a name, or of the only run with an AUC.
 
-    A database in ``file`` is opened for reading only; a run may be writing to it. Without a file it is ``data``.
+    A database in a file is opened for reading only; a run may be writing to it. Else ``place`` is its content.
     """
     try:
-        with _open(data, file) as database:
+        with _open(place) as database:
             chosen = _choose(source, database, run)
             series: Points = {}
             for key, step, value, is_nan in database.execute(METRICS, (chosen.id,)):
@@ -78,13 +73,11 @@ def read_run_folder(folder: Path) -> LogTable:
 
 
 @contextmanager
-def _open(data: bytes, file: Path | None) -> Iterator[sqlite3.Connection]:
-    if file is None:
-        database = sqlite3.connect(":memory:")
-        database.deserialize(data)
-    else:
-        database = sqlite3.connect(f"{file.resolve().as_uri()}?mode=ro", uri=True)
-    with closing(database):
+def _open(place: Path | bytes) -> Iterator[sqlite3.Connection]:
+    uri = f"{place.resolve().as_uri()}?mode=ro" if isinstance(place, Path) else "file::memory:"
+    with closing(sqlite3.connect(uri, uri=True)) as database:
+        if isinstance(place, bytes):
+            database.deserialize(place)
         yield database
 
 

@@ -10,9 +10,18 @@ from typing import Any
 from negwise.curves.delimited_logs import parse_delimited
 from negwise.curves.json_logs import looks_like_json, parse_json
 from negwise.curves.log_files import STANDARD_INPUT, LogTable, decode_text, read_file, read_standard_input
-from negwise.curves.log_folders import choose_run, find_logs, is_mlflow_run, several_logs_error
+from negwise.curves.log_folders import (
+    SQLITE_START,
+    choose_run,
+    find_logs,
+    is_database,
+    is_mlflow_run,
+    several_logs_error,
+)
 from negwise.curves.memory_logs import parse_memory
 from negwise.curves.resumed_versions import are_versions, join_versions
+from negwise.curves.tensorboard_logs import is_events, parse_events, read_event_folder
+from negwise.curves.wandb_offline import is_wandb_run, parse_wandb_run
 from negwise.errors import InputError, quote
 
 
@@ -22,7 +31,7 @@ def open_log(log: Any, run: str | None) -> LogTable:
         _refuse_run(run, "records in memory")
         return parse_memory(log)
     if os.fspath(log) == STANDARD_INPUT:
-        return _parse("standard input", read_standard_input(), None, run)
+        return _parse("standard input", read_standard_input(), run)
     path = Path(log)
     found = find_logs(path)
     if len(found) > 1 and run is not None:
@@ -36,32 +45,33 @@ def open_log(log: Any, run: str | None) -> LogTable:
 
 def _read(log: Path, run: str | None) -> LogTable:
     if log.is_file():
-        return _parse(str(log), read_file(log), log, run)
+        return _read_database(str(log), log, run) if is_database(log) else _parse(str(log), read_file(log), run)
     _refuse_run(run, f"{log}, which is one run")
     if is_mlflow_run(log):
         from negwise.curves.mlflow_logs import read_run_folder
 
         return read_run_folder(log)
-    from negwise.curves.tensorboard_logs import read_event_folder
-
     return read_event_folder(log)
 
 
-def _parse(source: str, data: bytes, file: Path | None, run: str | None) -> LogTable:
-    """The table of ``data``: its first bytes tell what it is. ``file`` is where it lies, if it was not unpacked."""
-    from negwise.curves import mlflow_logs, tensorboard_logs, wandb_offline
-
-    if mlflow_logs.is_database(data):
-        plain = file if file is not None and file.stat().st_size == len(data) else None
-        return mlflow_logs.read_database(source, data, plain, run)
+def _parse(source: str, data: bytes, run: str | None) -> LogTable:
+    """The table of ``data``: its first bytes tell what it is."""
+    if data.startswith(SQLITE_START):
+        return _read_database(source, data, run)
     _refuse_run(run, source)
-    if tensorboard_logs.is_events(data):
-        return tensorboard_logs.parse_events(source, data)
-    if wandb_offline.is_wandb_run(data):
-        return wandb_offline.parse_wandb_run(source, data)
+    if is_events(data):
+        return parse_events(source, data)
+    if is_wandb_run(data):
+        return parse_wandb_run(source, data)
     text = decode_text(source, data)
     parse = parse_json if looks_like_json(text) else parse_delimited
     return parse(source, text)
+
+
+def _read_database(source: str, place: Path | bytes, run: str | None) -> LogTable:
+    from negwise.curves.mlflow_logs import read_database  # sqlite3 is not needed for other logs
+
+    return read_database(source, place, run)
 
 
 def _refuse_run(run: str | None, source: str) -> None:

@@ -111,7 +111,7 @@ class ScheduleRequest:
     steps: int = option(help="Optimizer steps of the whole training.")
     shape: str = option("warm", help="warm: up to the peak, then constant. ans: the paper's, up and back to 1.")
     turn: float = option(0.1, help="The share of the steps after which K is at its peak.")
-    format: str = option("csv", help="csv or json.")
+    format: str | None = option(None, help="csv or json.", show_default="csv")
 
     def __post_init__(self) -> None:
         check_count("steps", self.steps)
