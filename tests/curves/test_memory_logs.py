@@ -118,6 +118,7 @@ def test_an_estimate_in_one_line() -> None:
     ("data", "message"),
     [
         (3, r"read: got 3 of type int, expected a path, a list of dictionaries"),
+        (np.ones((2, 2)), r"read: got array\(\[\[1\., 1\.\], \[1\., 1\.\]\]\) of type ndarray, expected a path"),
         (None, r"read: got None of type NoneType"),
         (b"log.csv", r"read: got b'log.csv' of type bytes"),
         ([0.5, 0.6], r"the records, \[0\]: expected a dictionary, not 0.5"),

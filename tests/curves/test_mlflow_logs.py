@@ -9,42 +9,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from tracker_logs import database
 
 from negwise.curves import read
 from negwise.errors import InputError
 
 TRAIN, VAL = {0: 0.5, 100: 0.6, 200: 0.7}, {0: 0.5, 100: 0.55, 200: 0.65}
-
-# The columns that are read, as MLflow 3 declares them.
-SCHEMA = """
-create table experiments (experiment_id integer primary key, name varchar(256) not null, lifecycle_stage varchar(32));
-create table runs (run_uuid varchar(32) primary key, name varchar(250), status varchar(9), start_time bigint,
-    lifecycle_stage varchar(20), experiment_id integer);
-create table metrics (key varchar(250) not null, value float not null, timestamp bigint not null,
-    run_uuid varchar(32) not null, step bigint default 0 not null, is_nan boolean default 0 not null,
-    constraint metric_pk primary key (key, timestamp, step, run_uuid, value, is_nan));
-create table params (key varchar(250) not null, value varchar(8000) not null, run_uuid varchar(32) not null,
-    constraint param_pk primary key (key, run_uuid));
-insert into experiments values (1, 'pilots', 'active');
-"""
-
-
-def database(file: Path, runs: dict[str, dict[str, list[tuple[int, float]]]], params=(), deleted=()) -> Path:
-    """A database with ``runs``: name -> metric -> (step, value) in the order of logging. Ids are id-NAME."""
-    with sqlite3.connect(file) as connection:
-        connection.executescript(SCHEMA)
-        for start, (name, metrics) in enumerate(runs.items()):
-            stage = "deleted" if name in deleted else "active"
-            row = (f"id-{name}", name, "FINISHED", start, stage, 1)
-            connection.execute("insert into runs values (?, ?, ?, ?, ?, ?)", row)
-            for key, points in metrics.items():
-                for time, (step, value) in enumerate(points):
-                    nan = value != value
-                    row = (key, 0.0 if nan else value, 1000 + time, f"id-{name}", step, nan)
-                    connection.execute("insert into metrics values (?, ?, ?, ?, ?, ?)", row)
-        connection.executemany("insert into params values (?, ?, ?)", params)
-    connection.close()
-    return file
 
 
 def store(folder: Path, name: str, metrics: dict[str, list[tuple[int, float]]], **more: str) -> Path:
@@ -106,6 +76,15 @@ def test_several_runs_are_listed_and_one_is_chosen(negwise, tmp_path: Path) -> N
     code, _, err = negwise("estimate", file, "--run", "c")
     assert code == 2
     assert "--run 'c': no run has that name or id. It has 2 runs: id-a (a, experiment pilots)" in err
+
+
+def test_the_page_of_a_run(negwise, tmp_path: Path) -> None:
+    file = database(tmp_path / "mlflow.db", {"a": METRICS, "b": METRICS}, [("k", "8.5", "id-b")])
+    code, _, err = negwise("report", file, "--out", tmp_path / "page.html")
+    assert code == 2 and "2 runs: id-a" in err
+    code, _, err = negwise("report", file, "--run", "b", "--out", tmp_path / "page.html")
+    assert (code, err) == (0, "")
+    assert "trained with K = 8.5" in (tmp_path / "page.html").read_text()
 
 
 def test_two_runs_of_one_name_are_told_apart_by_id(tmp_path: Path) -> None:

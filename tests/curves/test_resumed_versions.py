@@ -91,6 +91,7 @@ def test_versions_of_the_tensorboard_logger(tmp_path: Path) -> None:
     tensorboard = pytest.importorskip("torch.utils.tensorboard")
     for number, rows in enumerate(({99: 0.5, 199: 0.625}, {199: 0.75, 299: 0.875})):
         with tensorboard.SummaryWriter(str(tmp_path / "lightning_logs" / f"version_{number}")) as writer:
+            writer.add_scalar("hp_metric", -1, 0)  # as Lightning does in every version
             for step, auc in rows.items():
                 writer.add_scalar("val_auc", auc, step)
                 writer.add_scalar("epoch", step // 100, step)

@@ -9,36 +9,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from tracker_logs import write_events as write
 
 from negwise.curves import read
 from negwise.errors import InputError, MissingExtra
 
 pytest.importorskip("tensorboard")
 TRAIN, VAL = {0: 0.5, 100: 0.625, 200: 0.75}, {0: 0.5, 100: 0.5625, 200: 0.6875}  # exact in float32
-
-
-def write(folder: Path, series: dict[str, dict[int, float]], *, tensors: bool = False, name: str = "a", **more) -> Path:
-    """One event file with ``series``, tag -> step -> value, by TensorBoard's writer; ``restart``: a session's start."""
-    from tensorboard.compat.proto.event_pb2 import Event, SessionLog
-    from tensorboard.compat.proto.summary_pb2 import Summary
-    from tensorboard.summary.writer.event_file_writer import EventFileWriter
-    from tensorboard.util.tensor_util import make_tensor_proto
-
-    folder.mkdir(parents=True, exist_ok=True)
-    before = set(folder.iterdir())
-    writer = EventFileWriter(str(folder))
-    if "restart" in more:
-        writer.add_event(Event(step=more["restart"], session_log=SessionLog(status=SessionLog.START)))
-    for tag, points in series.items():
-        for step, value in points.items():
-            if tensors:
-                one = Summary.Value(tag=tag, tensor=make_tensor_proto(np.float32(value)))
-            else:
-                one = Summary.Value(tag=tag, simple_value=value)
-            writer.add_event(Event(step=step, summary=Summary(value=[one])))
-    writer.close()
-    (made,) = set(folder.iterdir()) - before
-    return made.rename(folder / f"events.out.tfevents.{name}")
 
 
 def assert_curves(curves, train: dict[int, float] | None, val: dict[int, float]) -> None:

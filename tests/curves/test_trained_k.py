@@ -88,6 +88,13 @@ def test_k_in_lines_without_an_evaluation_counts(tmp_path: Path) -> None:
     assert read(file).trained_k == (20, 30)
 
 
+def test_k_of_the_right_run_in_a_wandb_export(tmp_path: Path) -> None:
+    file = tmp_path / "export.csv"
+    file.write_text('"Step","a - val/auc","a - k","a - k__MIN","b - val/auc","b - k"\n"1","0.5","1","1","0.5","8.5"\n')
+    assert read(file, columns={"val_auc": "a - val/auc"}).trained_k == (1, 1)
+    assert read(file, columns={"val_auc": "b - val/auc"}).trained_k == (8.5, 8.5)
+
+
 @pytest.mark.parametrize("value", ["auto", "-1", "nan", "1e300"])
 def test_a_column_that_is_only_called_k(tmp_path: Path, value: str) -> None:
     file = log(tmp_path / "log.csv", "k", ["8.5", "8.5", "8.5", value])

@@ -36,7 +36,8 @@ def parse_memory(data: Any) -> LogTable:
             row = {name: _plain(cell) for name, cell in record.items()}
             rows.append(make_row(SOURCE, f"[{index}]", row))
         return table_of_rows(SOURCE, "records", rows)
-    raise InputError(f"read: got {quote(data)} of type {type(data).__name__}, expected {EXPECTED}.")
+    shown = " ".join(quote(data).split())  # the text of a frame or an array has lines
+    raise InputError(f"read: got {shown} of type {type(data).__name__}, expected {EXPECTED}.")
 
 
 def _columns_of(data: Any) -> dict[Any, list[Any]] | None:

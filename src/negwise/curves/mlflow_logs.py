@@ -50,9 +50,12 @@ def read_database(source: str, place: Path | bytes, run: str | None) -> LogTable
             chosen = _choose(source, database, run)
             series: Points = {}
             for key, step, value, is_nan in database.execute(METRICS, (chosen.id,)):
+                if not (isinstance(key, str) and isinstance(step, int) and isinstance(value, int | float)):
+                    found = f"{quote(key)}, {quote(step)}, {quote(value)}"
+                    raise sqlite3.DataError(f"a metric of {found}, expected a name, a step and a value")
                 series.setdefault(key, []).append((step, float("nan") if is_nan else value))
-            k = k_of_settings(dict(database.execute(PARAMS, (chosen.id,))))
-    except sqlite3.Error as error:
+            k = k_of_settings({str(key): value for key, value in database.execute(PARAMS, (chosen.id,))})
+    except (sqlite3.Error, UnicodeDecodeError) as error:
         raise InputError(
             f"{source}: a database that is broken or not one of MLflow ({error}). Expected its tables runs, "
             "experiments, metrics and params."
@@ -90,7 +93,7 @@ def _choose(source: str, database: sqlite3.Connection, run: str | None) -> Store
             raise InputError(f"{source}: --run {quote(run)}: {came}. It has {_listed(chosen or runs)}")
         return chosen[0]
     keys = database.execute(KEYS).fetchall()
-    measured = {uuid for uuid, key in keys if quantity_of(words_of_column(key)) == "auc"}
+    measured = {uuid for uuid, key in keys if quantity_of(words_of_column(str(key))) == "auc"}
     candidates = [one for one in runs if one.id in measured] or runs
     if not candidates:
         raise InputError(f"{source}: nothing logged yet: the database has no runs.")

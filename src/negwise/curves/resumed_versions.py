@@ -8,7 +8,7 @@ from pathlib import Path
 
 from negwise.curves.cells import finite_float
 from negwise.curves.column_roles import quantity_of, words_of_column
-from negwise.curves.log_files import LogRow, LogTable
+from negwise.curves.log_files import LogRow, LogTable, is_blank
 from negwise.curves.log_folders import several_logs_error
 
 HYPERPARAMETERS = "hparams.yaml"
@@ -76,9 +76,17 @@ def _with_steps(table: LogTable) -> list[tuple[float, LogRow]] | None:
     columns = [name for name in table.names if quantity_of(words_of_column(name)) == "step"]
     if len(columns) != 1:
         return None
-    steps = [finite_float(row.cells.get(columns[0])) for row in table.rows]
-    return (
-        [(step, row) for step, row in zip(steps, table.rows, strict=True) if step is not None]
-        if (None not in steps)
-        else None
-    )
+    found = []
+    for row in table.rows:
+        step = finite_float(row.cells.get(columns[0]))
+        if step is None:
+            return None
+        if not _is_placeholder(row, columns[0]):
+            found.append((step, row))
+    return found
+
+
+def _is_placeholder(row: LogRow, step: str) -> bool:
+    """Whether a row has only ``hp_metric``, which Lightning's TensorBoardLogger puts at step 0 of every version."""
+    logged = [name for name, cell in row.cells.items() if name != step and not is_blank(cell)]
+    return bool(logged) and all("hp" in words_of_column(name) for name in logged)
