@@ -1,5 +1,6 @@
 """The command line as a person meets it: exit codes, what goes to which stream, and every message."""
 
+import bz2
 import gzip
 import json
 import os
@@ -144,7 +145,11 @@ WRONG = [
     (["estimate", "--train-auc", "0.7", "--plot", "figure.bmp"], "expected a name that ends in"),
     (["estimate", "--train-auc", "0.7", "--queries", "many"], "queries"),
     (["estimate", "--val-auc", "0.75"], "got no training AUC"),
-    (["estimate", "--train-auc", "0.8", "--train-column", "x"], "pass --curves"),
+    (["estimate", "--train-auc", "0.8", "--train-column", "x"], "are about a log: pass one"),
+    (["estimate", "--train-auc", "0.8", "--run", "a"], "are about a log: pass one"),
+    (["estimate", "a.csv", "--curves", "b.csv"], "pass one of them"),
+    (["estimate", "a.csv", "--example"], "pass one of them"),
+    (["estimate", "no/such/log.csv"], "no/such/log.csv"),
     (["estimate", "--train-auc", "0.8", "--steps", "1,2,3"], "steps without a curve"),
     (["estimate", "--example", "--train-auc", "0.9"], "--train-auc gives another"),
     (["estimate", "--no-such-flag"], "no-such-flag"),
@@ -181,7 +186,7 @@ def test_a_missing_extra_exits_1_with_its_install_line(negwise, tmp_path, monkey
 
 
 def test_every_verb_has_help_with_an_example(negwise):
-    for verb in (["estimate"], ["data"], ["train"], ["reproduce", "theory"]):
+    for verb in (["estimate"], ["schedule"], ["data"], ["train"], ["reproduce", "theory"]):
         code, out, _ = negwise(*verb, "--help")
         assert code == 0
         assert "Example" in out
@@ -244,12 +249,53 @@ def test_a_place_that_cannot_be_written_is_named(negwise, tmp_path):
     assert err == f"negwise: {tmp_path}: a folder, expected a file that can be replaced, or a new name.\n"
 
 
-def test_a_compressed_log_is_called_one(negwise, tmp_path):
-    log = tmp_path / "log.csv.gz"
-    log.write_bytes(gzip.compress(b"step,train_auc,val_auc\n1,0.7,0.6\n"))
-    code, _, err = negwise("estimate", "--curves", log)
+LOG = b"step,train_auc,val_auc\n1,0.7,0.6\n2,0.8,0.7\n3,0.82,0.71\n"
+
+
+def test_a_log_packed_with_gzip(negwise, tmp_path):
+    plain, packed = tmp_path / "log.csv", tmp_path / "log.csv.gz"
+    plain.write_bytes(LOG)
+    packed.write_bytes(gzip.compress(LOG))
+    assert negwise("estimate", packed, "--json") == negwise("estimate", "--curves", plain, "--json")
+    packed.write_bytes(gzip.compress(LOG)[:-9])
+    code, _, err = negwise("estimate", packed)
+    assert code == 2
+    assert f"{packed}: a gzip file that is broken or cut short" in err
+
+
+def test_a_log_packed_otherwise_is_called_compressed(negwise, tmp_path):
+    log = tmp_path / "log.csv.bz2"
+    log.write_bytes(bz2.compress(LOG))
+    code, _, err = negwise("estimate", log)
     assert code == 2
     assert "a compressed file" in err
+
+
+@pytest.mark.parametrize("data", [LOG, gzip.compress(LOG), b'{"step": 1, "train_auc": 0.7, "val_auc": 0.6}\n'])
+def test_a_log_from_standard_input(data, tmp_path):
+    done = subprocess.run([sys.executable, "-m", "negwise", "estimate", "-", "--json"], input=data, capture_output=True)
+    assert (done.returncode, done.stderr) == (0, b"")
+    (tmp_path / "log").write_bytes(data)
+    assert Estimate.from_dict(json.loads(done.stdout)) == nw.curves.read(tmp_path / "log").estimate()
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        (b"", "standard input: the file is empty"),
+        (b"step,val_auc\n1,high\n", "standard input, line 2: 'high' in column 'val_auc'"),
+        (gzip.compress(LOG)[:20], "standard input: a gzip file that is broken or cut short"),
+        (None, "standard input: "),
+    ],
+)
+def test_standard_input_that_is_no_log(data, message):
+    words = [sys.executable, "-m", "negwise", "estimate", "-"]
+    if data is None:  # closed
+        done = subprocess.run(["sh", "-c", 'exec "$@" <&-', "sh", *words], capture_output=True)
+    else:
+        done = subprocess.run(words, input=data, capture_output=True)
+    assert done.returncode == 2
+    assert message in done.stderr.decode() and "Traceback" not in done.stderr.decode()
 
 
 def test_columns_of_a_log_for_a_report(negwise, tmp_path):

@@ -101,4 +101,6 @@ def test_an_empty_column_is_no_candidate(tmp_path: Path) -> None:
 
 
 def test_roles_are_the_fields_of_curves() -> None:
-    assert set(ROLES) == {"step"} | {f"{s}_{q}" for s in ("train", "val") for q in ("auc", "se", "queries", "pairs")}
+    assert set(ROLES) == {"step", "k"} | {
+        f"{s}_{q}" for s in ("train", "val") for q in ("auc", "se", "queries", "pairs")
+    }

@@ -132,7 +132,7 @@ FAULTS = {
     "only test": (lines(evaluation(1, "test", 0.5)), r"no column is named like.*'test/auc'"),
     "deep line": (lines({"a": 1}) + f'{{"val_auc": {DEEP}}}\n', r"line 2: not JSON \(nested too deep\)"),
     "deep state": (f'{{\n"log_history": {DEEP}}}', r"not JSON \(nested too deep\)"),
-    "deep value": (f'{{"val_auc": {"[" * 500}{"]" * 500}}}\n', r"line 1: \[+\.\.\. in column 'val_auc'"),
+    "deep value": (f'{{"val_auc": {"[" * 500}{"]" * 500}}}\n', r"row 0: \[+\.\.\. in column 'val_auc'"),
     "long number": (f'{{\n"log_history": {"9" * 5000}}}', r"not JSON \(a number too long to read\)"),
     "torn state": ('{\n  "log_history": [\n    {"eval_auc": 0.5,\n', r"line 4: not JSON \(.*Pass a complete file"),
     "no history": ('{\n"a": 1}', r'JSON without a list "log_history"'),
@@ -143,7 +143,9 @@ FAULTS = {
         r"log_history\[1\]: 'x' in column 'eval_auc'",
     ),
     "empty history": ('{"log_history": []}', r"nothing logged yet: no line holds a value"),
-    "list of objects": ('[{"step": 1, "val_auc": 0.5}]', r'JSON without a list "log_history"'),
+    "list of objects and more": ('[{"step": 1, "val_auc": 0.5}, 3]', r"\[1\]: expected a JSON object, not 3"),
+    "empty list": ("[]", r"nothing logged yet: no line holds a value"),
+    "columns of two lengths": ('{"step": [1, 2], "val_auc": [0.5]}', r"different lengths \('step: 2', 'val_auc: 1'\)"),
 }
 
 

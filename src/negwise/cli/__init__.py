@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 import negwise
-from negwise.cli import model_verbs, page_verbs, training_verbs
+from negwise.cli import model_verbs, page_verbs, schedule_verb, training_verbs
 from negwise.cli.commands import command
 from negwise.cli.streams import safe_streams
 from negwise.errors import InputError, NegwiseError, missing_extra
@@ -22,6 +22,7 @@ from negwise.requests import (
     ReportRequest,
     ReproduceRequest,
     RunRequest,
+    ScheduleRequest,
     SweepRequest,
     TrainRequest,
 )
@@ -35,6 +36,7 @@ app = typer.Typer(
 )
 for kind, work in (
     (EstimateRequest, page_verbs.estimate_verb),
+    (ScheduleRequest, schedule_verb.schedule_verb),
     (DataRequest, training_verbs.data_verb),
     (TrainRequest, training_verbs.train_verb),
     (RunRequest, training_verbs.run_verb),

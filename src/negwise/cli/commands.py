@@ -48,6 +48,7 @@ def _parameter(one: Field[Any], hint: Any) -> inspect.Parameter:
     if option.show_default is not None:
         words["show_default"] = option.show_default
     if option.argument:
+        kind = kind | None if one.default is None else kind
         annotation: Any = Annotated[kind, typer.Argument(**words)]
     else:
         optional = not required and one.default is None

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -24,8 +23,9 @@ def estimate_verb(request: EstimateRequest, as_json: bool) -> None:
     Examples:
       negwise estimate --train-auc 0.75
       negwise estimate --train-auc 0.96 --val-auc 0.7,0.83,0.88 --steps 1,2,4
-      negwise estimate --curves lightning_logs/version_0 --plot estimate.png
-      negwise estimate --curves run.jsonl --json
+      negwise estimate lightning_logs --plot estimate.png
+      negwise estimate mlflow.db --run pilot --json
+      zcat log.csv.gz | negwise estimate -
     """
     found = _estimate(request)
     if request.plot is not None:
@@ -53,7 +53,7 @@ def report_verb(request: ReportRequest, as_json: bool) -> None:
     """
     from negwise.report.write_report import write_report
 
-    page = write_report(request.paths, request.out, _columns(request))
+    page = write_report(request.paths, request.out, _columns(request), request.run)
     print(json.dumps({"page": str(page)}) if as_json else f"report: {page}")
 
 
@@ -97,19 +97,22 @@ def _estimate(request: EstimateRequest) -> Estimate:
     options: dict[str, Any] = {"lam": request.lam, "max_k": request.max_k}
     counts: dict[str, Any] = {"n_queries": request.queries, "n_pairs": request.pairs}
     train, val, steps = (_curve(values) for values in (request.train_auc, request.val_auc, request.steps))
-    if request.example or request.curves is not None:
-        if (request.example and request.curves is not None) or val is not None or steps is not None:
-            raise InputError("--curves, --example and --val-auc with --steps are different sources: pass one of them.")
-        log = _read_log(_example() if request.curves is None else Path(request.curves), _columns(request), train)
+    given = [source for source in (request.log, request.curves) if source is not None]
+    if request.example or given:
+        if len(given) + request.example > 1 or val is not None or steps is not None:
+            raise InputError(
+                "a log, --curves, --example and --val-auc with --steps are different sources: pass one of them."
+            )
+        log = _read_log(given[0] if given else str(_example()), request, train)
         found = optimal_k(**{**options, **counts, **_from_log(log, train, request)})
         return replace(found, reasons=(*log.caveats(), *found.reasons))
     if train is None:
         came = "no training AUC" if val is not None else "no AUC"
         raise InputError(
-            f"got {came}. Type: negwise estimate --train-auc 0.75, or --curves FILE-OR-FOLDER, or --example."
+            f"got {came}. Type: negwise estimate --train-auc 0.75, or negwise estimate FILE-OR-FOLDER, or --example."
         )
-    if any(_columns(request).values()):
-        raise InputError("--train-column, --val-column and --step-column name columns of a log: pass --curves FILE.")
+    if any(_columns(request).values()) or request.run is not None:
+        raise InputError("--train-column, --val-column, --step-column and --run are about a log: pass one, as log.csv.")
     if steps is not None and not isinstance(train, list) and not isinstance(val, list):
         raise InputError("--steps: got steps without a curve. Pass a curve, as --val-auc 0.6,0.7,0.72.")
     return optimal_k(train, val, steps=steps, **options, **counts)
@@ -129,11 +132,11 @@ def _example() -> Path:
     return Path(str(files("negwise.curves") / "example.csv"))
 
 
-def _read_log(path: Path, columns: Mapping[str, str | None], train_auc: object) -> Curves:
+def _read_log(path: str, request: EstimateRequest, train_auc: object) -> Curves:
     """The curves of a log, with its training AUC or with the one on the command line, never with both."""
     from negwise.curves import read
 
-    log = read(path, columns=columns)
+    log = read(path, columns=_columns(request), run=request.run)
     if train_auc is not None and log.train_auc is not None:
         raise InputError(
             f"{log.source}: its column {log.columns['train_auc']!r} is the training AUC, and --train-auc gives "

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import Any, NamedTuple
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from negwise.curves.cells import as_count, finite_float
 from negwise.curves.column_roles import SPLITS, ColumnRoles
 from negwise.curves.log_files import MAX_EXACT_COUNT, LogRow, LogTable, is_blank
 from negwise.errors import InputError, quote
+
+if TYPE_CHECKING:
+    from negwise.theory.estimate import Estimate
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -28,7 +32,8 @@ class Curves:
 
     source: str
     kind: str
-    """csv, tsv, wandb, lightning, jsonl, run or trainer_state."""
+    """csv, tsv, wandb, wandb_history, wandb_offline, lightning, jsonl, json, run, trainer_state, tensorboard, mlflow or
+    records."""
     columns: dict[str, str]
     """Role (train_auc, val_auc, step, ...) -> column of the file."""
     unassigned: tuple[str, ...]
@@ -45,14 +50,27 @@ class Curves:
     val_pairs: Ints | None
     trained_k: tuple[float, float] | None = None
     """The smallest and the largest K of the run, if the log has them."""
+    notes: tuple[str, ...] = ()
+    """What was decided in reading: versions that were joined, steps that were logged twice, counts that do not fit."""
 
     def caveats(self) -> tuple[str, ...]:
-        """Reasons to doubt an estimate from these curves: the theory assumes a run with K = 1."""
+        """What to know of an estimate from these curves: the K of the run, as the theory assumes K = 1, and `notes`."""
         if self.trained_k is None or self.trained_k == (1, 1):
-            return ()
+            return self.notes
         low, high = self.trained_k
         ks = f"K = {low:g}" if low == high else f"K from {low:g} to {high:g}"
-        return (f"This run was trained with {ks}, but the estimate assumes the curves of a run with K = 1.",)
+        return (
+            f"This run was trained with {ks}, but the estimate assumes the curves of a run with K = 1. K* from a run "
+            f"with {ks} is not that of a pilot with K = 1: train a short one and pass its log.",
+            *self.notes,
+        )
+
+    def estimate(self, **options: Any) -> Estimate:
+        """`negwise.optimal_k` of these curves, with `caveats` before its reasons. ``options`` go to it, as ``lam``."""
+        from negwise.theory.optimal_k import optimal_k
+
+        found = optimal_k(**{**self.arguments(), **options})
+        return replace(found, reasons=(*self.caveats(), *found.reasons))
 
     def arguments(self) -> dict[str, Any]:
         """Both curves and `precision` as keyword arguments of `negwise.optimal_k`."""
@@ -79,10 +97,11 @@ class AucPoint(NamedTuple):
 CurveArrays = tuple[Floats | None, Floats | None, Floats | None, Ints | None, Ints | None]
 
 
-def extract_curves(table: LogTable, roles: ColumnRoles) -> Curves:
+def extract_curves(table: LogTable, roles: ColumnRoles, trained_k: tuple[float, float] | None) -> Curves:
     """The curves in the columns of ``table`` that have ``roles``."""
     train, val = (_curve_arrays(table, roles.columns, split) for split in SPLITS)
-    return Curves(table.source, table.kind, roles.columns, roles.unassigned, *train, *val, table.trained_k)
+    notes = (*table.notes, *roles.notes)
+    return Curves(table.source, table.kind, roles.columns, roles.unassigned, *train, *val, trained_k, notes)
 
 
 def _curve_arrays(table: LogTable, columns: Mapping[str, str], split: str) -> CurveArrays:
@@ -145,24 +164,11 @@ def _read_number(at: str, row: LogRow, column: str, check: Callable[[float], str
             f"{at}: no value in column {quote(column)}, though other lines have one. "
             "Fill it in, remove the column, or name another."
         )
-    value = _finite_float(cell)
+    value = finite_float(cell)
     wrong = "is not a finite number; write one or leave the cell empty" if value is None else check(value)
     if value is None or wrong is not None:
         raise InputError(f"{at}: {quote(cell)} in column {quote(column)} {wrong}.")
     return value
-
-
-def _finite_float(cell: object) -> float | None:
-    """``cell`` as a float; None for text that is not a number, NaN and infinity."""
-    if isinstance(cell, bool) or not isinstance(cell, str | int | float):
-        return None
-    if isinstance(cell, str) and "_" in cell:
-        return None  # float() would read "0_5" as 5
-    try:
-        value = float(cell)
-    except (ValueError, OverflowError):
-        return None
-    return value if math.isfinite(value) else None
 
 
 def _bad_auc(value: float) -> str | None:
@@ -180,5 +186,6 @@ def _bad_se(value: float) -> str | None:
 
 
 def _bad_count(value: float) -> str | None:
-    whole = value == int(value) and 1 <= value <= MAX_EXACT_COUNT
-    return None if whole else f"is not a count, which is a whole number from 1 to {MAX_EXACT_COUNT}"
+    return (
+        None if as_count(value) is not None else f"is not a count, which is a whole number from 1 to {MAX_EXACT_COUNT}"
+    )

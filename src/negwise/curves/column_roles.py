@@ -1,4 +1,4 @@
-"""Find the role of each column by its name: AUC curves, their steps, standard errors and counts.
+"""Find the role of each column by its name: AUC curves, their steps, standard errors and counts, and K.
 
 A name is split into words ("val/rocAUC" -> val, roc, auc), and the words decide. Nothing is guessed: a test
 column is not validation, a precision-recall AUC is not a ROC AUC, a running best is not a curve, and two
@@ -11,12 +11,14 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from negwise.curves.bare_counts import bare_counts, drop_useless_pairs
+from negwise.curves.cells import as_k
 from negwise.curves.log_files import LogTable, is_blank, quote_all
 from negwise.errors import InputError, quote
 
 SPLITS = ("train", "val")
 QUANTITIES = ("auc", "se", "queries", "pairs")
-ROLES = ("step", *(f"{split}_{quantity}" for split in SPLITS for quantity in QUANTITIES))
+ROLES = ("step", *(f"{split}_{quantity}" for split in SPLITS for quantity in QUANTITIES), "k")
 FLAGS = {"train_auc": "--train-column", "val_auc": "--val-column", "step": "--step-column"}
 
 _WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+")
@@ -36,6 +38,8 @@ _FILLERS = {"n", "num", "number", "of", "count", "roc"}
 _STEP = {"step", "steps", "iteration", "iterations", "iter", "update", "updates"}
 _EPOCH = {"epoch", "epochs"}
 _STEP_FILLERS = {"global", "train", "trainer", "training", "n", "num", "number"}
+_COUNT_WORDS = {"n", "num", "number"}
+WANDB_STEP = "_step"  # counts the calls of wandb.log, and yields to a column with the steps of training
 
 Matches = dict[tuple[str | None, str], list[str]]
 """(split, quantity) -> the columns with that split and quantity in their names."""
@@ -49,6 +53,8 @@ class ColumnRoles:
     """Role -> column, for the roles that were found."""
     unassigned: tuple[str, ...]
     """AUC columns whose names say neither training nor validation."""
+    notes: tuple[str, ...] = ()
+    """Columns of counts that were not used, and why."""
 
 
 def words_of_column(name: str) -> frozenset[str]:
@@ -70,16 +76,29 @@ def split_of(words: frozenset[str]) -> str | None:
     return splits[0] if len(splits) == 1 else None
 
 
+def is_only_a_split(words: frozenset[str]) -> bool:
+    """Whether a folder's name is that of a split and nothing else: "train", "validation", "auc_train"."""
+    return split_of(words) is not None and words <= _TRAIN | _VAL | _EVAL | _TEST | _AUC | {"roc"}
+
+
 def quantity_of(words: frozenset[str]) -> str | None:
-    """'auc', 'se', 'queries', 'pairs', 'step', 'epoch' or None."""
+    """'auc', 'se', 'queries', 'pairs', 'step', 'epoch', 'k' or None."""
     if len(words - _STEP_FILLERS) == 1 and words & (_STEP | _EPOCH):
         return "step" if words & _STEP else "epoch"
+    if _names_k(words):
+        return "k"
     rest = words - _TRAIN - _VAL - _EVAL - _TEST - _AUC - _FILLERS
     if rest in _SE:
         return "se"
     if rest in ({"queries"}, {"pairs"}):
         return min(rest)
     return "auc" if words & _AUC and not words & _NOT_A_ROC_CURVE else None
+
+
+def _names_k(words: frozenset[str]) -> bool:
+    """Whether a name is that of K: "k", "train/k", "k_used", "num_negatives"; not "val_k", "recall@k", "top_k"."""
+    rest = words - _TRAIN - {"used"}
+    return rest == {"k"} or ("negatives" in rest and len(rest) > 1 and rest <= _COUNT_WORDS | {"negatives", "of"})
 
 
 def assign_roles(table: LogTable, requested: Mapping[str, str | None]) -> ColumnRoles:
@@ -98,22 +117,43 @@ def assign_roles(table: LogTable, requested: Mapping[str, str | None]) -> Column
     if not curves:
         raise _no_curve_error(table, nonempty, unassigned)
     for role in columns:
-        if role != "step" and role.split("_")[0] not in curves:
+        if role not in ("step", "k") and role.split("_")[0] not in curves:
             raise InputError(f"{table.source}: {role} was requested, but there is no {role.split('_')[0]}_auc.")
     _check_one_run(table, columns, requested_names)
 
     matches = _match_names(table, free, columns)
+    bare, notes = bare_counts(table, columns, matches)
     for split in curves:
-        for quantity in QUANTITIES[1:]:
-            # A count without a split belongs to every curve. An error without a split belongs to a single curve.
-            unsplit = matches.get((None, quantity), []) if quantity != "se" or len(curves) == 1 else []
-            if len(curves) > 1:
-                unsplit = [name for name in unsplit if _covers(table, columns[f"{split}_auc"], name)]
-            _assign(table, columns, f"{split}_{quantity}", matches.get((split, quantity), []) or unsplit)
+        _assign(table, columns, f"{split}_se", matches.get((split, "se"), []) or _bare_se(matches, curves))
+        for quantity in ("queries", "pairs"):
+            own = matches.get((split, quantity), [])
+            _assign(table, columns, f"{split}_{quantity}", own or bare.get((split, quantity), []))
+    notes += drop_useless_pairs(table, columns, curves, requested_names)
     steps = matches.get((None, "step"), []) or matches.get((None, "epoch"), [])
+    _assign(table, columns, "step", _step_candidates(table, steps, [columns[f"{split}_auc"] for split in curves]))
+    if "k" not in columns and (found := _k_column(table, matches)) is not None:
+        columns["k"] = found
+    return ColumnRoles({role: columns[role] for role in ROLES if role in columns}, unassigned, tuple(notes))
+
+
+def _bare_se(matches: Matches, curves: list[str]) -> list[str]:
+    """Standard errors whose name has no split: they belong to a single curve, not to one of two."""
+    return matches.get((None, "se"), []) if len(curves) == 1 else []
+
+
+def _step_candidates(table: LogTable, steps: list[str], curves: list[str]) -> list[str]:
     # In a W&B export "<run> - _step" repeats the column of steps.
-    _assign(table, columns, "step", [name for name in steps if _wandb_run(table, name) is None] or steps)
-    return ColumnRoles({role: columns[role] for role in ROLES if role in columns}, unassigned)
+    steps = [name for name in steps if _wandb_run(table, name) is None] or steps
+    others = [name for name in steps if name != WANDB_STEP]
+    if WANDB_STEP in steps and others:
+        return [name for name in others if all(_covers(table, curve, name) for curve in curves)] or [WANDB_STEP]
+    return steps
+
+
+def _k_column(table: LogTable, matches: Matches) -> str | None:
+    """The column of K: it is called so and holds numbers. Of K as asked for and K as used, the first."""
+    found = [name for name in matches.get((None, "k"), []) if None not in map(as_k, table.values(name))]
+    return min(found, key=lambda name: "used" in words_of_column(name), default=None)
 
 
 def _covers(table: LogTable, curve: str, name: str) -> bool:
@@ -132,7 +172,7 @@ def _match_names(table: LogTable, names: list[str], columns: Mapping[str, str]) 
         words = words_of_column(name.removeprefix(run or ""))  # a run called "train-7" names no split
         quantity = quantity_of(words)
         if quantity is not None:
-            split = None if quantity in ("step", "epoch") else split_of(words)
+            split = None if quantity in ("step", "epoch", "k") else split_of(words)
             matches.setdefault((split, quantity), []).append(name)
     return matches
 

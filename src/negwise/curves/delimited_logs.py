@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Iterator
 
 from negwise.curves.log_files import LogRow, LogTable, quote_all
+from negwise.curves.record_rows import is_wandb_history
 from negwise.errors import InputError
 
 DELIMITERS = ",\t;"
@@ -73,6 +74,8 @@ def _detect_kind(names: tuple[str, ...], delimiter: str) -> str:
     ranges = any(name.endswith(("__MIN", "__MAX")) for name in names)
     if len(names) > 1 and all(" - " in name for name in names[1:]) and (ranges or names[0] == "Step"):
         return "wandb"
+    if is_wandb_history(names):
+        return "wandb_history"
     if delimiter == "\t":
         return "tsv"
     return "lightning" if {"epoch", "step"} <= set(names) else "csv"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
 
 from negwise.curves import Curves, read
@@ -11,18 +10,21 @@ from negwise.errors import InputError
 from negwise.records import EvalRecord, RunLog
 from negwise.report.report_data import ArmRuns, ReportData, SeedRun
 from negwise.theory.estimate import Estimate
-from negwise.theory.optimal_k import optimal_k
 
+UNKNOWN_K = (
+    "The estimate takes these curves for those of a run with K = 1. A log does not say which K it was trained with."
+)
 CAVEATS = (
-    "The estimate takes these curves for those of a run with K = 1. A log does not say which K it was trained with.",
     "AUC must be the same function for training and validation, in evaluation mode, with negatives drawn as in "
     "training. A log does not say how its AUC was computed.",
 )
 
 
-def log_report_data(path: Path, columns: Mapping[str, str | None] | None = None) -> ReportData:
-    """The data for the page of a log. ``columns``: see `negwise.curves.read`."""
-    curves = read(path, columns=columns)
+def log_report_data(
+    path: Path, columns: Mapping[str, str | None] | None = None, run_name: str | None = None
+) -> ReportData:
+    """The data for the page of a log. ``columns`` and ``run_name``: see `negwise.curves.read`."""
+    curves = read(path, columns=columns, run=run_name)
     both = curves.train_auc is not None and curves.val_auc is not None
     name = path.parent.name if path.is_file() and path.name in ("metrics.csv", "trainer_state.json") else path.stem
     run = SeedRun(0, str(path), "done", log=RunLog(evals=tuple(_eval_records(curves))))
@@ -31,7 +33,7 @@ def log_report_data(path: Path, columns: Mapping[str, str | None] | None = None)
         kind="log",
         arms=(ArmRuns(name or str(path), "", None, None, False, None, (), (run,)),),
         estimates=((path.name, estimate_from_curves(curves)),) if both else (),
-        caveats=CAVEATS if both else (),
+        caveats=(() if curves.trained_k is not None else (UNKNOWN_K,)) + CAVEATS if both else (),
         missing=() if both else (_why_no_estimate(path, curves),),
         settings={"Log": {"file": curves.source, "kind": curves.kind, **curves.columns}},
     )
@@ -55,8 +57,7 @@ def estimate_from_log_file(log: Path) -> Estimate | None:
 def estimate_from_curves(curves: Curves) -> Estimate:
     """`optimal_k` of both curves, with the steps and the counts that the log has."""
     try:
-        estimate = optimal_k(**curves.arguments())
-        return replace(estimate, reasons=(*curves.caveats(), *estimate.reasons))
+        return curves.estimate()
     except InputError as error:
         raise InputError(f"{curves.source}: {error}") from error
 

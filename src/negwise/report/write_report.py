@@ -37,16 +37,17 @@ def write_report(
     paths: Sequence[str | os.PathLike[str]],
     out: str | os.PathLike[str] | None = None,
     columns: Mapping[str, str | None] | None = None,
+    run: str | None = None,
 ) -> Path:
     """Write the page of a job, a run or a log, or one that compares several, and its figures. Return the page's path.
 
     ``out`` is the page (``x.html``) or a folder for it. By default the page of a job or a run goes into its folder, any
     other page is ``report.html`` in the current one. The figures go next to the page, as PNG, SVG and CSV. ``columns``
-    names the columns of a log of another framework, as in `negwise.curves.read`.
+    names the columns of a log of another framework, and ``run`` chooses among its runs, as in `negwise.curves.read`.
     """
     if not paths:
         raise InputError("report: got no folder, expected the folder of a job or a run. Type: negwise report DIR")
-    reports = [read_report_data(Path(path), columns) for path in paths]
+    reports = [read_report_data(Path(path), columns, run) for path in paths]
     report = reports[0] if len(reports) == 1 else compare(reports)
     figures = make_figures(report)
     page = _page_path(report, out)
@@ -61,11 +62,13 @@ def write_report(
         ) from error
 
 
-def read_report_data(path: Path, columns: Mapping[str, str | None] | None = None) -> ReportData:
+def read_report_data(path: Path, columns: Mapping[str, str | None] | None = None, run: str | None = None) -> ReportData:
     """The data of ``path``: a job, a run, or a log of another framework."""
     if not path.exists():
         raise InputError(f"{path}: no such file or folder. Pass the folder of a job or a run, or a log")
     if path.is_dir():
+        if run is not None and (is_job(path) or is_run(path)):
+            raise InputError(f"{path}: got --run {run}, but this is the folder of one job or run. Leave it out")
         if columns and any(columns.values()) and (is_job(path) or is_run(path)):
             raise InputError(f"{path}: got names of columns, but the folder of a job or a run has none. Leave them out")
         if is_job(path):
@@ -77,7 +80,7 @@ def read_report_data(path: Path, columns: Mapping[str, str | None] | None = None
         if (path / RESULTS).is_file():
             raise InputError(f"{path}: has a {RESULTS} and no {JOB}. Restore {JOB}, or report on its runs")
     try:
-        return log_report_data(path, columns)
+        return log_report_data(path, columns, run)
     except InputError as error:
         raise InputError(f"{error} Nor is it a job ({JOB}) or a run ({CONFIG}, {LOG}) of negwise.") from error
 

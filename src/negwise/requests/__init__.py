@@ -10,6 +10,7 @@ from negwise.requests.page_requests import (
     ExploreRequest,
     ReportRequest,
     ReproduceRequest,
+    ScheduleRequest,
 )
 from negwise.requests.training_requests import (
     MODEL_NAMES,
@@ -35,6 +36,7 @@ __all__ = [
     "ReportRequest",
     "ReproduceRequest",
     "RunRequest",
+    "ScheduleRequest",
     "SweepRequest",
     "TrainRequest",
     "identity_of",

@@ -5,11 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from negwise.errors import InputError
-from negwise.requests.option_fields import option, parse_columns
+from negwise.requests.option_fields import check_choice, check_count, option, parse_columns
 
 _TRAIN_COLUMN = "Column of the training AUC in a log."
 _VAL_COLUMN = "Column of the validation AUC in a log."
 _STEP_COLUMN = "Column of the steps in a log."
+_RUN = "Which run, by name or id, where a folder or an MLflow database has several."
 
 
 def _numbers(flag: str) -> object:
@@ -33,6 +34,7 @@ def _numbers(flag: str) -> object:
 class EstimateRequest:
     """K from the AUC of a short run with K = 1, or from its log."""
 
+    log: str | None = option(None, help="A log, a folder with one, or - for standard input.", argument=True)
     train_auc: float | tuple[float, ...] | None = option(
         None, parse=_numbers("--train-auc"), help="Training AUC under K=1: a number, or a curve as 0.6,0.7,..."
     )
@@ -42,7 +44,8 @@ class EstimateRequest:
     steps: float | tuple[float, ...] | None = option(
         None, parse=_numbers("--steps"), help="Steps of the curves, as 100,200,..."
     )
-    curves: str | None = option(None, help="A log, or a folder with one: CSV, TSV, JSONL, Lightning, Hugging Face.")
+    curves: str | None = option(None, help="The log, as an option.")
+    run: str | None = option(None, help=_RUN)
     example: bool = option(False, flag="--example", help="Use the curve that ships with negwise.")
     queries: int | None = option(None, help="Queries that each AUC rests on; gives the interval.")
     pairs: int | None = option(None, help="(positive, negative) pairs that each AUC rests on, in all.")
@@ -75,6 +78,7 @@ class ReportRequest:
         help="Folders of jobs or runs, or logs of other frameworks.", argument=True, repeatable=True, parse=tuple
     )
     out: str | None = option(None, help="The page, or a folder for it.")
+    run: str | None = option(None, help=_RUN)
     train_column: str | None = option(None, help=_TRAIN_COLUMN)
     val_column: str | None = option(None, help=_VAL_COLUMN)
     step_column: str | None = option(None, help=_STEP_COLUMN)
@@ -93,3 +97,23 @@ class ReproduceRequest:
     """The paper's model-free figures."""
 
     out: str = option("theory", help="Folder for the figures.")
+
+
+SHAPES = ("warm", "ans")
+FORMATS = ("csv", "json")
+
+
+@dataclass(frozen=True, kw_only=True)
+class ScheduleRequest:
+    """K for each step."""
+
+    peak: float = option(help="The largest K, as negwise estimate gives it.")
+    steps: int = option(help="Optimizer steps of the whole training.")
+    shape: str = option("warm", help="warm: up to the peak, then constant. ans: the paper's, up and back to 1.")
+    turn: float = option(0.1, help="The share of the steps after which K is at its peak.")
+    format: str | None = option(None, help="csv or json.", show_default="csv")
+
+    def __post_init__(self) -> None:
+        check_count("steps", self.steps)
+        check_choice("shape", self.shape, SHAPES)
+        check_choice("format", self.format, FORMATS)

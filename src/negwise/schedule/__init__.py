@@ -9,6 +9,7 @@ from negwise.schedule.rules import (
     OpenLoop,
     PiecewiseK,
     WarmK,
+    k_by_step,
     training_fraction,
 )
 from negwise.schedule.typed_rules import check_rule, parse_rule
@@ -26,6 +27,7 @@ __all__ = [
     "PiecewiseK",
     "WarmK",
     "check_rule",
+    "k_by_step",
     "parse_rule",
     "training_fraction",
 ]

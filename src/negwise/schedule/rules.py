@@ -16,7 +16,7 @@ import math
 import operator
 from abc import ABC, abstractmethod
 from bisect import bisect_right
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, final
 
@@ -150,6 +150,11 @@ def training_fraction(step: int, total_steps: int) -> float:
             "Pass the number of optimizer steps in the whole training as total_steps"
         )
     return step / (total_steps - 1) if total_steps > 1 else 0.0
+
+
+def k_by_step(rule: Callable[[float], float], total_steps: int) -> Iterator[float]:
+    """K of step 0, 1, ..., ``total_steps`` - 1 by an open-loop rule."""
+    return (rule(training_fraction(step, total_steps)) for step in range(total_steps))
 
 
 def _check_k(k: float, name: str) -> float:
