@@ -91,6 +91,8 @@ def _race(folder: Path, request: RunRequest, arm: Arm, prepared: PreparedRace, d
     def place(candidate: Candidate) -> Path:
         return folder_of(folder, candidate, request.seed)
 
+    if decisions.candidates and read_result(place(decisions.winner)) is not None:
+        return decisions.winner  # it is done, and there is no bar to show
     with RaceProgress(prepared.metrics[0]) as progress:
 
         def start() -> RaceStart:

@@ -211,7 +211,7 @@ class RunRequest:
     compare: tuple[str, ...] | None = option(
         None,
         parse=split_commas,
-        help="Other K to train for the same time too, as 1,100. With --method paper: none leaves K = 1, K* and 100 out.",
+        help="Other K to train for the same time, as 1,100. With --method paper: none leaves K = 1, K* and 100 out.",
         show_default="none",
     )
     lam: float = option(0.9, help="With --method paper: weight of good and bad samples against easy ones, 0.5 to 1.")

@@ -6,18 +6,19 @@ import sys
 import time
 from contextlib import ExitStack
 from dataclasses import asdict
+from html import escape
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Protocol, Self, TextIO
 
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeRemainingColumn
 from rich.table import Column
 
 from negwise.records import LOG, EvalRecord, EventRecord, RunLogWriter, Scores, StepRecord, read_run
 from negwise.training.run_folder import resumable
 
-SECONDS_BETWEEN_LINES = 10.0
+SECONDS_BETWEEN_LINES, SECONDS_BETWEEN_DRAWINGS = 10.0, 0.5
 
 
 class Journal:
@@ -102,9 +103,17 @@ class Display(Protocol):
 
 
 def display(total: int, start: int, stream: TextIO | None = None, metric: str = "auc") -> Lines | Bar:
-    """A bar where ``stream`` (standard error) is a terminal, else lines; ``metric`` is the one that counts."""
+    """A bar where ``stream`` (standard error) is a terminal or a notebook's, else lines; ``metric`` is what counts."""
+    if stream is None and in_notebook():
+        return NotebookBar(total, start, sys.stdout, metric)
     stream = stream or sys.stderr
     return (Bar if stream.isatty() else Lines)(total, start, stream, metric)
+
+
+def in_notebook() -> bool:
+    """Whether this process is the kernel of a notebook. IPython is not imported to find out."""
+    shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
+    return hasattr(shell, "kernel")
 
 
 class Silent:
@@ -156,6 +165,47 @@ class Lines:
         print(line, file=self.stream, flush=True)
 
 
+class NotebookBar(Lines):
+    """The same as one element of a notebook, which is redrawn."""
+
+    def __init__(self, total: int, start: int, stream: TextIO, metric: str = "auc") -> None:
+        super().__init__(total, start, stream, metric)
+        self.figures = self.scores = ""
+        self.done = start
+        self.element: Any = None
+
+    def __enter__(self) -> Self:
+        self._draw()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._draw()
+
+    def step(self, record: StepRecord) -> None:
+        self.done, self.figures = record.step, _figures(record)
+        if time.monotonic() - self.last >= SECONDS_BETWEEN_DRAWINGS:
+            self._draw()
+
+    def evaluation(self, record: EvalRecord) -> None:
+        self.done, self.scores = int(record.step), f"{record.split} {scores_in_words(record, self.metric)}"
+        self._draw()
+
+    def _draw(self) -> None:
+        from IPython.display import HTML, display
+
+        self.last = time.monotonic()
+        rate = (self.done - self.start) / max(self.last - self.began, 1e-9)
+        left = f"{_clock((self.total - self.done) / rate)} left" if rate and self.done < self.total else ""
+        text = "  ".join(filter(None, (f"{self.done}/{self.total}", self.scores, self.figures, left)))
+        bar = HTML(f'<progress value="{self.done}" max="{self.total}"></progress> {escape(text)}')
+        if self.element is None:
+            self.element = display(bar, display_id=True)
+        else:
+            self.element.update(bar)
+
+
 class Bar:
     """Step, K, loss, the metric, rate and time left, in place."""
 
@@ -164,6 +214,7 @@ class Bar:
         self.seen: dict[str, str] = {}
         # In a narrow terminal the bar gives way, and the figures stay.
         columns = (
+            SpinnerColumn(),  # turns while a long evaluation stands still
             TextColumn("{task.completed:.0f}/{task.total:.0f}"),
             BarColumn(bar_width=20),
             TextColumn("{task.description}"),
