@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -18,9 +19,23 @@ from scipy import stats
 import negwise as nw
 from negwise.errors import InputError
 from negwise.jobs import main_job, race, race_plan
+from negwise.jobs.arms import parse_arm
 from negwise.jobs.race import decide, look, rung_step, share_of_survivor, stages_of
 from negwise.metrics import Ranks
-from negwise.records import Candidate, Decision, EvalRecord, Horizon, RaceStart, RunLog, append_race, read_race
+from negwise.records import (
+    Candidate,
+    Decision,
+    EvalRecord,
+    Horizon,
+    Plan,
+    RaceStart,
+    RunLengths,
+    RunLog,
+    StepCost,
+    StepTimes,
+    append_race,
+    read_race,
+)
 from negwise.training import checkpoint
 
 
@@ -255,3 +270,41 @@ def test_a_job_killed_with_9_ends_the_same(sequences, tmp_path):
         process.wait()
     subprocess.run(command, check=True, capture_output=True)
     assert same(result_of(folder), replayed(folder, sequences, tmp_path / "whole", steps=90, batch_size=16))
+
+
+def test_what_is_nearly_free():
+    plan = plan_of((1.0, 0.100), (20.0, 0.104), (100.0, 0.109), (376.0, 0.2))
+    assert race_plan.free_in_words(plan) == "K = 100 is nearly free."
+    assert race_plan.free_in_words(plan_of((1.0, 0.1), (20.0, 0.2))) == "Each negative costs time."
+    assert race_plan.free_in_words(plan_of((1.0, 0.12), (752.0, 0.1))) == "K = 752 is nearly free."
+
+
+def plan_of(*costs):
+    times = StepTimes(0.2, 1.0, 0.1, 2.0, k=costs[-1][0], epoch=100)
+    return Plan(RunLengths(0, 1, 200, 100.0, 1), times, 3.0, 1, {}, costs=tuple(StepCost(*one) for one in costs))
+
+
+def test_rates_leave_before_the_smaller_k(monkeypatch):
+    """Where steps are few the lower rate goes, then the higher one, then the smaller K."""
+    plan = plan_of((1.0, 0.1), (20.0, 0.11), (100.0, 0.12), (376.0, 0.3))
+    prepared = race_plan.PreparedRace(None, 1e-3, ("hit@5",), plan, 10**6, None, None)
+    arm = parse_arm("metric", "model")
+
+    def candidates(steps):
+        request = nw.requests.RunRequest(data="docs", out="x", steps=steps)
+        return [(one.learning_rate, one.max_k) for one in race_plan.plan_candidates(prepared, request, arm).candidates]
+
+    assert candidates(1000) == [(1e-3, None), (3e-3, None), (1e-3, 100)]
+    assert candidates(20) == [(1e-3, None)]
+    cheap = replace(prepared, plan=plan_of((1.0, 0.1), (376.0, 0.11)))
+    request = nw.requests.RunRequest(data="docs", out="x", steps=1000)
+    found = race_plan.plan_candidates(cheap, request, arm).candidates
+    assert [one.learning_rate for one in found] == [1e-3, 3e-3, 3.33e-4]
+    monkeypatch.setattr(race_plan, "share_of_survivor", lambda many: 1.0 if many < 3 else 0.01)
+    monkeypatch.setattr(race_plan, "rung_step", lambda one: one.steps // 4)
+    monkeypatch.setattr(race_plan, "_candidate", few_steps)
+    assert candidates(1000) == [(1e-3, None), (1e-3, 100)]
+
+
+def few_steps(prepared, request, arm, rate, max_k, times, share):  # noqa: ARG001
+    return Candidate(arm.rule, rate, int(share * request.steps), 10, max_k)

@@ -31,8 +31,9 @@ from negwise.requests import RunRequest, TrainRequest, identity_of, parse_durati
 from negwise.tasks import Task, make_task
 from negwise.tasks.recipes import resolve_device
 
-DEAR = 1.5
-"""Negatives are dear where the largest K makes a step so many times as long as a moderate K does."""
+FREE, DEAR = 1.1, 1.5
+"""A K is nearly free whose step takes at most so many times as long as the shortest. Negatives are dear where the
+largest K makes a step so many times as long as a moderate K does."""
 UNLIMITED = 10**9
 
 
@@ -80,7 +81,7 @@ def prepare_race(folder: Path, request: RunRequest, arm: Arm, log: Log) -> Prepa
     )
     costs = ", ".join(f"{_milliseconds(cost.seconds)} with {cost.k:.4g}" for cost in plan.costs)
     memory = "; more negatives do not fit into memory" if plan.times.max_k is not None else ""
-    log(f"A step of {training.model} on {device} takes {costs} negatives{memory}.")
+    log(f"A step of {training.model} on {device} takes {costs} negatives{memory}. {free_in_words(plan)}")
     training = replace(training, max_k=plan.times.max_k)
     return PreparedRace(
         training,
@@ -93,6 +94,13 @@ def prepare_race(folder: Path, request: RunRequest, arm: Arm, log: Log) -> Prepa
         older,
         RaceLog(folder / start.folder).winner if start is not None and start.goes_on else None,
     )
+
+
+def free_in_words(plan: Plan) -> str:
+    """The largest K of those that were timed whose step takes at most a tenth more time than the shortest."""
+    least = min(cost.seconds for cost in plan.costs)
+    k = max(cost.k for cost in plan.costs if cost.seconds <= FREE * least)
+    return f"K = {k:.4g} is nearly free." if k > plan.costs[0].k else "Each negative costs time."
 
 
 def _same_model(request: RunRequest, older: ModelFolder) -> str:
