@@ -57,13 +57,14 @@ def reason_in_words(reason: str | None, rule: str) -> str:
     return f"What set K: {reason}."
 
 
-def metric_reason(k: float, metric: str, candidates: float | None) -> str:
-    """Why ``k`` was the K of the rule ``metric``, where a query has so many ``candidates``."""
-    if candidates is not None and k < NEARLY * max(candidates / discount_area(metric, round(candidates)), INFORMATION):
-        return (
-            f"{metric_name(metric)} asks for more. This is all a row has, what fits into memory, or what won the race."
-        )
-    return f"{format_k(k)} negatives are enough for {metric_name(metric)} among these candidates."
+def metric_reason(k: float, metric: str, candidates: float | None, most: float | None = None) -> str:
+    """Why ``k`` was the K of the rule ``metric``: a query has so many ``candidates``, a row at most ``most`` negatives."""
+    wanted = None if candidates is None else max(candidates / discount_area(metric, round(candidates)), INFORMATION)
+    if wanted is None or k >= NEARLY * wanted:
+        return f"{format_k(k)} negatives are enough for {metric_name(metric)} among these candidates."
+    if most is not None and k >= most:
+        return "These are all the negatives that a row has."
+    return f"{metric_name(metric)} asks for {format_k(wanted)}. K is what won the race, or what fits into memory."
 
 
 def format_k(k: float) -> str:

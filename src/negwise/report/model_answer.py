@@ -107,7 +107,8 @@ def _stats(report: ReportData, arm: ArmRuns, run: SeedRun, course: KOverTraining
     if course is not None:
         why = reason_in_words(course.reason, arm.rule)
         if arm.rule == "metric":
-            why = metric_reason(course.end, report.metrics[0], report.candidates)
+            most = next((row.k for row in report.shares if row.all), None)
+            why = metric_reason(course.end, report.metrics[0], report.candidates, most)
         found.append(Stat("negatives per positive", course.text, note=why))
     if run.test is not None:
         found.append(score_stat(report, run.test, report.metrics[0]))
