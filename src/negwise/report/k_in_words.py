@@ -58,7 +58,7 @@ def reason_in_words(reason: str | None, rule: str) -> str:
 
 
 def metric_reason(k: float, metric: str, candidates: float | None, most: float | None = None) -> str:
-    """Why ``k`` was the K of the rule ``metric``: a query has so many ``candidates``, a row at most ``most`` negatives."""
+    """Why ``k`` was the K of the rule ``metric``: a query has ``candidates``, a row at most ``most`` negatives."""
     wanted = None if candidates is None else max(candidates / discount_area(metric, round(candidates)), INFORMATION)
     if wanted is None or k >= NEARLY * wanted:
         return f"{format_k(k)} negatives are enough for {metric_name(metric)} among these candidates."

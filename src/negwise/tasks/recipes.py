@@ -39,9 +39,9 @@ TUNED: Mapping[str, Mapping[str, Fields]] = {
         "siamese-cnn": {**_SHORT_TEXTS, "body_words": 80, "learning_rate": 9e-3, "epochs": 9, "settings": _SHARP},
         "siamese-lstm": {**_SHORT_TEXTS, "learning_rate": 1e-3, "epochs": 9, "settings": _SHARP},
         "siamese-transformer": {**_SHORT_TEXTS, "learning_rate": 6e-4, "epochs": 9, "settings": _SHARP},
-        "nrms": {**_SHORT_HISTORIES, "learning_rate": 3e-4, "settings": {"heads": 8, "embedding": 128, "pooling": 64}},
-        "naml": {**_SHORT_HISTORIES, "learning_rate": 3e-4},
-        "lstur": {**_SHORT_HISTORIES, "learning_rate": 3e-4},
+        "nrms": {**_SHORT_HISTORIES, "learning_rate": 1e-3, "settings": {"heads": 8, "embedding": 128, "pooling": 64}},
+        "naml": {**_SHORT_HISTORIES, "learning_rate": 1e-3},
+        "lstur": {**_SHORT_HISTORIES, "learning_rate": 1e-3},
         "bert4rec": {"batch_size": 128, "learning_rate": 1e-3, "epochs": 60, "history": 50},
     },
     "cuda": {
