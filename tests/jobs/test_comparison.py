@@ -43,6 +43,11 @@ def test_each_k_has_the_steps_that_the_same_time_buys(clicks, tmp_path, monkeypa
     assert nw.run(clicks, out=out, compare=("1", "20"), **TINY).record == result.record
 
 
+def test_nothing_to_compare(clicks, tmp_path):
+    result = nw.run(clicks, out=tmp_path / "job", compare=("none",), **TINY)
+    assert [one.name for one in result.record.baselines] == ["most popular"]
+
+
 def test_paired_with_the_model_by_query(clicks, tmp_path):
     """The same K for the same time is the same model: every difference is 0."""
     result = nw.run(clicks, out=tmp_path / "job", compare=("4",), **TINY)
@@ -68,7 +73,7 @@ def test_a_k_that_is_better_is_told(clicks, tmp_path):
     gap = QueryDifference("ndcg@10", -0.2, 0.05, -0.3, -0.1, 58)
     better = Baseline("K = 1, same time", Scores(0.5), (gap,), trained=True)
     text = comparison_notice(replace(report, baselines=(better,)))
-    assert "nDCG@10 +0.2000 (95% interval +0.1000 to +0.3000, 58 queries). To keep it, add --k 1." in text
+    assert "nDCG@10 +0.2000 (95% interval +0.1000 to +0.3000, 58 queries). To train with it, type --k 1, and" in text
 
 
 @pytest.mark.parametrize(
@@ -76,10 +81,11 @@ def test_a_k_that_is_better_is_told(clicks, tmp_path):
     [
         ({"compare": ("9999",)}, "9999"),
         ({"compare": ("many",)}, "cannot read K from 'many'"),
+        ({"compare": ("online",), "negatives": "hardest:20"}, "k: got online, but hardest"),
         ({"compare": ("1",), "method": "paper", "k": None}, "--compare none"),
     ],
 )
 def test_what_cannot_be_compared_is_refused_before_training(clicks, tmp_path, options, message):
     with pytest.raises(InputError, match=message):
         nw.run(clicks, out=tmp_path / "job", **{**TINY, **options})
-    assert not (tmp_path / "job" / "race.jsonl").exists()
+    assert not (tmp_path / "job" / "job.json").exists()  # so that the next try is free

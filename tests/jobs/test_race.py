@@ -191,6 +191,7 @@ def test_training_ends_where_the_metric_no_longer_rises():
     assert not main_job.no_longer_rises(evaluations(rising), "auc")
     assert not main_job.no_longer_rises(evaluations([0.9, *rising[:7]]), "auc")  # too few to tell
     assert main_job.no_longer_rises(evaluations([*rising[:5], *[0.3] * 4]), "auc")  # best at 40 of 80
+    assert not main_job.no_longer_rises(evaluations([*rising[:5], *[0.3] * 4]), "auc", least=81)  # it may rise yet
     assert not main_job.no_longer_rises(evaluations([*rising[:6], *[0.3] * 4]), "auc")  # best at 50 of 90
 
 
@@ -308,3 +309,14 @@ def test_rates_leave_before_the_smaller_k(monkeypatch):
 
 def few_steps(prepared, request, arm, rate, max_k, times, share):  # noqa: ARG001
     return Candidate(arm.rule, rate, int(share * request.steps), 10, max_k)
+
+
+def test_a_candidate_that_diverges_is_dropped(sequences, tmp_path, monkeypatch):
+    """A learning rate that is far too high ends its own run, not the job."""
+    monkeypatch.setattr(race_plan, "RATES", (1.0, 1e38, 1 / 3))
+    nw.run(sequences, out=tmp_path / "job", steps=48, batch_size=16, k="4")
+    start, *decisions = (one for one in read_race(tmp_path / "job" / "race.jsonl"))
+    lost = start.candidates[1].name
+    first = decisions[0]
+    assert lost in first.dropped and lost not in first.values and f"{lost} failed" in first.reason
+    assert nw.load(tmp_path / "job")

@@ -101,7 +101,14 @@ def find_model(path: str | PathLike[str]) -> ModelFolder:
     raise InputError(
         f"{folder}: none of {RESULTS}, {CONFIG} and {MODEL} is there, expected the folder of a job, of a run, or one "
         "that export made. Pass what --out was; if the folder was copied, copy it again, whole."
+        f"{_model_of_before(folder)}"
     )
+
+
+def _model_of_before(folder: Path) -> str:
+    """Where the model is of a job that is going on."""
+    before = max(folder.glob("before-*"), key=lambda one: one.stat().st_mtime, default=None)
+    return "" if before is None else f" The model of before is in {before}."
 
 
 def run_outcome(run: Path) -> Outcome:
@@ -124,10 +131,9 @@ def run_outcome(run: Path) -> Outcome:
 
 def _winner(folder: Path) -> ModelFolder:
     if not (folder / RESULTS).exists():
-        before = max(folder.glob("before-*"), key=lambda one: one.stat().st_mtime, default=None)
-        until_then = "" if before is None else f" The model of before is in {before}."
         raise InputError(
-            f"{folder}: a job without {RESULTS}: it has not ended. Type the same command again.{until_then}"
+            f"{folder}: a job without {RESULTS}: it has not ended. Type the same command again."
+            f"{_model_of_before(folder)}"
         )
     results = read_record(Results, folder / RESULTS)
     if results.model is None:

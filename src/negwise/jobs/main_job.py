@@ -12,13 +12,12 @@ from contextlib import AbstractContextManager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 from negwise.files import lock_folder
 from negwise.jobs.answer_facts import add_answer_facts
 from negwise.jobs.arms import Arm, parse_arm
-from negwise.jobs.comparison import check_compared, compare_k
-from negwise.jobs.going_on import finish_moving
+from negwise.jobs.comparison import compare_k
+from negwise.jobs.going_on import seconds_of, settle
 from negwise.jobs.paper_job import run_paper_job
 from negwise.jobs.preparation import Log
 from negwise.jobs.race import RaceLog, race
@@ -26,16 +25,19 @@ from negwise.jobs.race_plan import PreparedRace, explain, plan_candidates, plan_
 from negwise.jobs.race_progress import RaceProgress
 from negwise.jobs.results import JobResult, collect_race, write_page
 from negwise.jobs.single_run import default_k, fit_task, open_task, set_steps
-from negwise.records import LOG, Candidate, Horizon, Plan, RaceStart, RunLog, RunResult, read_result, read_run
+from negwise.jobs.start_weights import learnt_from
+from negwise.records import Candidate, Horizon, Plan, RaceStart, RunLog, RunResult, read_result
 from negwise.requests import RunRequest, TrainRequest
 from negwise.schedule.typed_rules import SCHEDULES
 from negwise.tasks import copy_task, max_negatives
-from negwise.training import OpenRun
+from negwise.training import OpenRun, ShouldStop
 
 REPLAN = 0.45
 """The share of the steps after which the rest is planned again, by the pace so far: right before the decay begins."""
 PATIENCE = 8
 """Evaluations before training may end because its metric no longer rises."""
+ENDS_EARLY = 0.7
+"""The share of the steps before which it never does: scores may rise while the learning rate falls, from a half on."""
 
 
 def run_job(request: RunRequest, *, log: Log = print) -> JobResult:
@@ -46,29 +48,27 @@ def run_job(request: RunRequest, *, log: Log = print) -> JobResult:
 def plan_job(request: RunRequest, *, log: Log = print) -> tuple[Plan, RaceStart]:
     """The plan of the main job; nothing of it is done, and nothing is left in ``request.out``."""
     arm = _arm(request)
-    with TemporaryDirectory() as folder:
-        prepared = prepare_race(Path(folder), request, arm, log)
-        start = plan_candidates(prepared, request, arm)
-        log(explain(start, prepared, request))
-        return prepared.plan, start
+    prepared = prepare_race(Path(request.out), request, arm, log, keep=False)
+    start = plan_candidates(prepared, request, arm)
+    log(explain(start, prepared, request))
+    return prepared.plan, start
 
 
 def train_one_model(request: RunRequest, *, log: Log = print) -> JobResult:
     """A race, and the best candidate trained to the end; then other seeds of it, each from the start."""
     began, folder, arm = time.monotonic(), Path(request.out), _arm(request)
     with lock_folder(folder, "job"):
-        finish_moving(folder)
+        settle(folder, request)
         prepared = prepare_race(folder, request, arm, log)
         decisions = RaceLog(folder)
         winner: Candidate | None = None
-        check_compared(request.compare or (), prepared)
         try:
             winner = _race(folder, request, arm, prepared, decisions)
             for seed in range(request.seed + 1, request.seed + request.seeds):
                 _train_again(folder, prepared, winner, decisions, seed, log)
             compared = _compare(folder, request, prepared, winner, decisions, log)
         finally:
-            notes = leak_notes(prepared)
+            notes = start_notes(prepared, request.seeds)
             result = collect_race(folder, request, prepared.metrics, winner, decisions.decisions, notes)
         asked = prepared.request
         most = max_negatives(prepared.task.data, asked.negatives, asked.pool, asked.batch_size)
@@ -111,19 +111,14 @@ def _race(folder: Path, request: RunRequest, arm: Arm, prepared: PreparedRace, d
                     continue
                 own = request_of(prepared, candidate, last(decisions))
                 if share:
-                    result = run.advance(
-                        round(share * (own.steps or 0) / candidate.eval_every) * candidate.eval_every, ended
-                    )
-                    if result.finished:
-                        return result
+                    run.advance(round(share * (own.steps or 0) / candidate.eval_every) * candidate.eval_every)
                 so_far = sum(seconds_of(place(one)) for one in decisions.candidates)
                 planned = plan_horizon(prepared, request, candidate, place(candidate), so_far, rising=not share)
                 decisions.add(planned)
                 set_steps(run, own, planned.steps)
                 progress.expect(candidate, decisions)
-            return run.advance(should_stop=ended)
+            return run.advance(should_stop=may_end(request_of(prepared, candidate, last(decisions)), prepared))
 
-        ended = partial(no_longer_rises, metric=prepared.metrics[0])
         winner, result = race(decisions, start, open_candidate, place, finish, prepared.metrics[0], progress.say)
         if result.best is not None and result.steps < (request_of(prepared, winner, last(decisions)).steps or 0):
             progress.say(
@@ -139,7 +134,7 @@ def _train_again(
     """Another seed of the candidate that won, from the start."""
     log(f"Training {winner.name} with seed {seed} ...")
     own = replace(request_of(prepared, winner, last(decisions)), seed=seed, out=str(folder_of(folder, winner, seed)))
-    fit_task(own, task_of(prepared, own), str(own.out))
+    fit_task(own, task_of(prepared, own), str(own.out), should_stop=may_end(own, prepared))
 
 
 def _compare(
@@ -149,18 +144,23 @@ def _compare(
     result = read_result(folder_of(folder, winner, request.seed))
     assert result is not None
     own = request_of(prepared, winner, last(decisions))
-    return compare_k(folder, request.compare or (), prepared, own, result.steps, decisions, log)
+    return compare_k(folder, request.other_ks, prepared, own, result.steps, decisions, log)
 
 
-def leak_notes(prepared: PreparedRace) -> tuple[str, ...]:
-    """A word where the model started from may have learnt from these test queries."""
-    older = prepared.older
-    if older is None or older.record.provenance.get("data_digest") == prepared.task.data.digest:
+def start_notes(prepared: PreparedRace, seeds: int) -> tuple[str, ...]:
+    """What to keep in mind of a model that did not start from random weights."""
+    older, data = prepared.older, prepared.task.data
+    if older is None:
         return ()
-    return (
-        f"Training started from {older.path}, which learnt from other data. If some of the test queries were in it, "
-        "the scores flatter.",
-    )
+    found = []
+    if any(one != f"{data.digest}, split {data.split}" for one in learnt_from(older.record)):
+        found.append(
+            "The weights at the start learnt from other data, or from another split. If some of the test queries were "
+            "in it, the scores are too high."
+        )
+    if seeds > 1:
+        found.append("All seeds start from the same weights, so their spread is too small.")
+    return tuple(found)
 
 
 def replans_of(request: RunRequest, raced: bool) -> tuple[float, ...]:
@@ -174,10 +174,15 @@ def replans_of(request: RunRequest, raced: bool) -> tuple[float, ...]:
     return (0.0, REPLAN) if raced else (REPLAN,)
 
 
-def no_longer_rises(log: RunLog, metric: str) -> bool:
+def may_end(request: TrainRequest, prepared: PreparedRace) -> ShouldStop:
+    """When a run of ``request`` ends before its last step."""
+    return partial(no_longer_rises, metric=prepared.metrics[0], least=ENDS_EARLY * (request.steps or 0))
+
+
+def no_longer_rises(log: RunLog, metric: str, least: float = 0.0) -> bool:
     """Whether the best of at least `PATIENCE` evaluations lies in the first half of the steps so far."""
     found = [(record.value(metric) or 0.0, -record.step, record.step) for record in log.of_split("val")]
-    return len(found) > PATIENCE and 2 * max(found)[2] <= found[-1][2]
+    return len(found) > PATIENCE and found[-1][2] >= least and 2 * max(found)[2] <= found[-1][2]
 
 
 def last(decisions: RaceLog) -> Horizon | None:
@@ -197,12 +202,3 @@ def request_of(prepared: PreparedRace, candidate: Candidate, horizon: Horizon | 
         warmup=min(prepared.request.warmup or 0, candidate.steps // 10),
         max_k=min(bounds, default=None),
     )
-
-
-def seconds_of(folder: Path) -> float:
-    """Seconds that a run took so far."""
-    result = read_result(folder)
-    if result is not None:
-        return result.seconds or 0.0
-    steps = read_run(folder).steps if (folder / LOG).exists() else ()
-    return steps[-1].time or 0.0 if steps else 0.0

@@ -17,7 +17,7 @@ from negwise.datasets import DataReport, inspect
 from negwise.errors import InputError
 from negwise.files import check_writable
 from negwise.jobs.arms import Arm, check_ceiling
-from negwise.jobs.going_on import asks_for_more, put_aside
+from negwise.jobs.going_on import asks_for_more
 from negwise.jobs.plan import parallelism, plan_lengths
 from negwise.jobs.worker_pool import ask_worker
 from negwise.records import JOB, JobRecord, Plan, RunLengths, StepTimes, decode, read_record, write_record
@@ -115,10 +115,8 @@ def look_at_data(
             "to tell it from. More users, items or texts are needed."
         )
     log(report.headline())
-    if isinstance(request, RunRequest) and asks_for_more(folder, request) and _same_data(folder, report):
-        put_aside(folder)
-        log(f"{folder} has this job, done. It goes on with the rest of {request.budget}; what it had is kept inside.")
-    found = _resume(folder, request, kind, report) if (folder / JOB).exists() else None
+    more = isinstance(request, RunRequest) and asks_for_more(folder, request) and _same_data(folder, report)
+    found = _resume(folder, request, kind, report) if (folder / JOB).exists() and not more else None
     for arm in arms:
         check_ceiling(arm, ceiling_of(request, report))
     if found is not None:

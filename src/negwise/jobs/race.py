@@ -12,12 +12,14 @@ from __future__ import annotations
 import shutil
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import stdtrit
 
+from negwise.errors import NegwiseError
 from negwise.metrics import Ranks
 from negwise.metrics.per_query import query_values
 from negwise.records import (
@@ -90,6 +92,14 @@ def decide(ranks: Mapping[str, Ranks], step: int, metric: str) -> Decision:
     kept = first if stays else best
     reason = f"{kept} goes on" + (", the recipe's, which no other is clearly ahead of" if stays else "")
     return Decision(step, metric, means, (kept,), tuple(name for name in means if name != kept), reason)
+
+
+def without(decision: Decision, failed: Mapping[str, str]) -> Decision:
+    """``decision`` with the candidates that could not be trained among the dropped, and why."""
+    if not failed:
+        return decision
+    why = "; ".join(f"{name} failed ({error})" for name, error in failed.items())
+    return replace(decision, dropped=(*decision.dropped, *failed), reason=f"{decision.reason}; {why}")
 
 
 def clearly_ahead(values: Floats, others: Floats) -> bool:
@@ -172,11 +182,17 @@ def race(
             if len(alive) == 1:
                 break
             if at == len(log.decisions):
+                ranks, failed = {}, {}
                 for one in alive:
-                    run_of(one).advance(step_at(one, share))
-                ranks = {one.name: run_of(one).ranks("val") for one in alive}
+                    try:
+                        run_of(one).advance(step_at(one, share))
+                        ranks[one.name] = run_of(one).ranks("val")
+                    except NegwiseError as error:  # as a learning rate that is too high: the loss is not finite
+                        if one is alive[0]:
+                            raise
+                        failed[one.name] = str(error)
                 settle = decide if at == len(stages) - 1 else look
-                log.add(settle(ranks, step_at(alive[0], share), metric))
+                log.add(without(settle(ranks, step_at(alive[0], share), metric), failed))
             found = log.decisions[at]
             if found.dropped:
                 say(describe(found))

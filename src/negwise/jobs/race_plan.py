@@ -6,15 +6,16 @@ import time
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from negwise.datasets import DataReport, Source, open_source
+from negwise.datasets import Source, open_source
 from negwise.errors import InputError
 from negwise.inference.model_folder import ModelFolder
 from negwise.jobs.arms import Arm
-from negwise.jobs.going_on import open_start, start_of
+from negwise.jobs.going_on import next_round, open_start, put_aside, spent_before, start_of
 from negwise.jobs.plan import (
     CORPUS_SHARE,
     EVALUATION_SHARE,
     FEWEST_EVALUATIONS,
+    LAST,
     evaluations_of,
     fair_queries,
     last_seconds,
@@ -24,7 +25,8 @@ from negwise.jobs.plan import (
 )
 from negwise.jobs.preparation import Log, format_duration, look_at_data, metrics_of, training_of, write_job
 from negwise.jobs.race import FEWEST_STEPS, MOST_CANDIDATES, RATES, RaceLog, rung_step, share_of_survivor
-from negwise.jobs.start_weights import copy_weights, like_model
+from negwise.jobs.single_run import check_rules
+from negwise.jobs.start_weights import copy_weights, learnt_from, like_model
 from negwise.metrics.model_ranking import subset
 from negwise.records import Candidate, Horizon, Plan, RaceStart, Start, StepTimes, read_run
 from negwise.requests import RunRequest, TrainRequest, identity_of, parse_duration
@@ -56,29 +58,36 @@ class PreparedRace:
     winner: Candidate | None = None
 
 
-def prepare_race(folder: Path, request: RunRequest, arm: Arm, log: Log) -> PreparedRace:
-    """Look at the data, time steps and plan; or resume the plan that ``folder`` has."""
+def prepare_race(folder: Path, request: RunRequest, arm: Arm, log: Log, *, keep: bool = True) -> PreparedRace:
+    """Look at the data, time steps and plan; or resume the plan that ``folder`` has. ``keep``: write the plan there."""
     began = time.monotonic()
     report, found = look_at_data(folder, request, "run", (arm,), log)
     device = resolve_device(request.device) if found is None else str(found.machine["device"])
     _, threads = parallelism(1, device, 1)
-    start = start_of(folder, request) if found is None else found.plan.start
+    start = found.plan.start if found is not None else next_round(folder, request) or start_of(folder, request)
     older = None if start is None else open_start(folder, start)
     asked = request if older is None else replace(request, model=_same_model(request, older))
     training, rate, epochs = training_of(asked, report, device, threads if found is None else found.plan.threads)
     training = replace(training, seed=request.seed, evaluate_training=False)
     if older is not None:
         training = like_model(training, older.record)
+        training = replace(training, learnt_from=learnt_from(older.record))
     source = None if report.key is None else open_source(report.key)
     own = replace(training, k=arm.rule, learning_rate=rate)
     task = make_task(own, source)
+    check_rules(own, task, request.other_ks)
     if older is not None:
         log(f"Starting from {older.path}: it knows {copy_weights(task, own, older)}.")
-    plan = (
-        _new_plan(folder, request, arm, training, rate, epochs, task, report, start, began, log)
-        if found is None
-        else found.plan
-    )
+    if found is None:
+        plan = _new_plan(request, arm, training, rate, epochs, task, start, began, log)
+        if keep:
+            if start is not None and start.goes_on and not (folder / start.folder).exists():
+                put_aside(folder, start)
+                log(f"{folder} has this job, done. It goes on with the rest of {request.budget}; what it had is kept.")
+                older = open_start(folder, start)
+            write_job(folder, "run", request, report, training.device, plan)
+    else:
+        plan = found.plan
     costs = ", ".join(f"{_milliseconds(cost.seconds)} with {cost.k:.4g}" for cost in plan.costs)
     memory = "; more negatives do not fit into memory" if plan.times.max_k is not None else ""
     log(f"A step of {training.model} on {device} takes {costs} negatives{memory}. {free_in_words(plan)}")
@@ -92,7 +101,7 @@ def prepare_race(folder: Path, request: RunRequest, arm: Arm, log: Log) -> Prepa
         with_queries(task, plan),
         source,
         older,
-        RaceLog(folder / start.folder).winner if start is not None and start.goes_on else None,
+        RaceLog(_round_of(folder, start)).winner if start is not None and start.goes_on else None,
     )
 
 
@@ -101,6 +110,12 @@ def free_in_words(plan: Plan) -> str:
     least = min(cost.seconds for cost in plan.costs)
     k = max(cost.k for cost in plan.costs if cost.seconds <= FREE * least)
     return f"K = {k:.4g} is nearly free." if k > plan.costs[0].k else "Each negative costs time."
+
+
+def _round_of(folder: Path, start: Start) -> Path:
+    """The folder of the job that goes on: put aside, or still in its place."""
+    aside = folder / start.folder
+    return aside if aside.exists() else folder
 
 
 def _same_model(request: RunRequest, older: ModelFolder) -> str:
@@ -120,14 +135,12 @@ def task_of(prepared: PreparedRace, request: TrainRequest) -> Task:
 
 
 def _new_plan(
-    folder: Path,
     request: RunRequest,
     arm: Arm,
     training: TrainRequest,
     rate: float,
     epochs: int,
     task: Task,
-    report: DataReport,
     start: Start | None,
     began: float,
     log: Log,
@@ -144,11 +157,9 @@ def _new_plan(
     times = replace(times, evaluation=times.evaluation * (val or sizes["val"]) / sizes["val"])
     most = epochs * times.epoch
     lengths = plan_one_run(times, runs=1, jobs=1, steps=request.steps, budget=left, most=most)
-    plan = Plan(
+    return Plan(
         lengths, times, round(spent, 3), training.threads or 1, identity_of(training), (), costs, val, test, start
     )
-    write_job(folder, "run", request, report, training.device, plan)
-    return plan
 
 
 def with_queries(task: Task, plan: Plan) -> Task:
@@ -171,7 +182,7 @@ def plan_candidates(prepared: PreparedRace, request: RunRequest, arm: Arm) -> Ra
         rate, bound = prepared.winner.learning_rate, prepared.winner.max_k
         cost = next((cost.seconds for cost in plan.costs if cost.k == bound), times.step)
         known = replace(times, step=cost, k=times.k if bound is None else float(bound))
-        return RaceStart((_candidate(prepared, request, arm, rate, bound, known, 1.0),), "It won the race before.")
+        return RaceStart((_candidate(prepared, request, arm, rate, bound, known, 1.0),), "The model so far goes on.")
     own: list[tuple[float, int | None, StepTimes]] = [(prepared.rate, None, times)]
     rates: list[tuple[float, int | None, StepTimes]] = []
     smaller: list[tuple[float, int | None, StepTimes]] = []
@@ -214,11 +225,6 @@ def _candidate(
     return Candidate(arm.rule, rate, steps, -(-steps // evaluations_of(times, steps)), max_k)
 
 
-def spent_before(plan: Plan) -> float:
-    """Seconds before training: of earlier rounds of this job, of reading and of timing."""
-    return plan.spent + (0.0 if plan.start is None else plan.start.seconds)
-
-
 def time_for_training(task: Task, spent: float, request: RunRequest) -> float:
     """Seconds of the budget that are left for training: less what was ``spent`` before, and what follows."""
     assert request.budget is not None
@@ -259,15 +265,15 @@ def explain(start: RaceStart, prepared: PreparedRace, request: RunRequest) -> st
     """The plan in a sentence or two."""
     first = start.candidates[0]
     budget = f"about {format_duration(prepared.plan.lengths.seconds)}" if request.budget is None else request.budget
-    if more := request.seeds - 1 + len(request.compare or ()):
-        one = prepared.plan.lengths.seconds
-        budget += f", and about {format_duration(more * one)} for {more} more {'run' if more == 1 else 'runs'}"
+    more, each = request.seeds - 1 + len(request.other_ks), max(prepared.plan.lengths.seconds - LAST, 0.0)
+    runs = f"{more} more {'run takes' if more == 1 else 'runs take'}"
+    reason = start.reason if not more else f"{start.reason} {runs} about {format_duration(more * each)} on top."
     if len(start.candidates) == 1:
-        return f"Plan: {first.steps} steps, {budget} in all. {start.reason}"
+        return f"Plan: {first.steps} steps, {budget} in all. {reason}"
     raced = "; ".join(one.name for one in start.candidates)
     return (
         f"Plan: a race of {len(start.candidates)} candidates for {rung_step(first)} steps ({raced}). "
-        f"The best goes on to about {first.steps} steps; {budget} in all. {start.reason}"
+        f"The best goes on to about {first.steps} steps; {budget} in all. {reason}"
     )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, fields, replace
 from functools import partial
@@ -176,6 +176,15 @@ def make_rule(request: TrainRequest, task: Task) -> Rule:
         candidates=query_candidates(task.data),
         max_k=min(most, request.max_k or most),
     )
+
+
+def check_rules(request: TrainRequest, task: Task, rules: Sequence[str]) -> None:
+    """Refuse rules that ``task`` cannot be trained with, before anything is."""
+    most = max_negatives(task.data, request.negatives, request.pool, request.batch_size)
+    for rule in rules:
+        make_rule(replace(request, k=rule), task)
+        if not needs_data(rule):
+            check_ceiling(parse_arm(rule), most)
 
 
 def default_k(negatives: str | None) -> str:

@@ -50,6 +50,13 @@ def like_model(request: TrainRequest, record: ModelRecord) -> TrainRequest:
     )
 
 
+def learnt_from(record: ModelRecord) -> tuple[str, ...]:
+    """What the model of ``record`` learnt from, its own start included: digest and split of each data set."""
+    known = record.provenance
+    own = f"{known.get('data_digest', 'unknown')}, split {known.get('split', 'unknown')}"
+    return tuple(dict.fromkeys((*known.get("learnt_from", ()), own)))
+
+
 def copy_weights(task: Task, request: TrainRequest, older: ModelFolder) -> str:
     """Give the model of ``task`` the weights of ``older``. Returns what both know, in words."""
     files = task.assets(request)

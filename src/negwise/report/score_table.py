@@ -131,7 +131,8 @@ def comparison_notice(report: ReportData) -> str | None:
     interval = f"{format_signed(-(gap.high or 0.0))} to {format_signed(-(gap.low or 0.0))}"
     return (
         f"K = {rule}, trained for the same time, is better: {metric_name(metric)} {format_signed(-gap.mean)} (95% "
-        f"interval {interval}, {_queries(gap.queries)}). To keep it, add --k {rule}."
+        f"interval {interval}, {_queries(gap.queries)}). To train with it, type --k {rule}, and judge it on "
+        "newer data: these test queries chose it."
     )
 
 

@@ -148,6 +148,9 @@ class TrainRequest:
     skip_bad: int = option(0, help=_SKIP_BAD)
     precision: str | None = option(None, help=_PRECISION, show_default=_BY_RECIPE)
     device: str = option("auto", help="auto, cpu or cuda.", identity=False)
+    learnt_from: tuple[str, ...] = option(
+        (), help="What the weights at the start learnt from: digest and split of each data set.", on_command_line=False
+    )
     threads: int | None = option(None, help="CPU threads.", on_command_line=False, identity=False)
     tensorboard: bool = option(False, help="Log to TensorBoard too.", flag="--tensorboard", identity=False)
 
@@ -200,7 +203,7 @@ class RunRequest:
     start: str | None = option(
         None, flag="--from", help="A job, a run or an exported model whose weights to start from, on newer data."
     )
-    race: bool = option(True, help="Try other learning rates for a sixth of the steps; the best goes on.")
+    race: bool = option(True, help="Try other learning rates for a part of the steps; the best goes on.")
     plan: bool = option(False, flag="--plan", help="Print the plan, and stop there.", identity=False)
     method: str | None = option(
         None, help="paper: a pilot with K = 1, K* from its curves, training with K*.", show_default="one run"
@@ -259,6 +262,11 @@ class RunRequest:
             parse_duration(self.budget)
         if self.learning_rate is not None:
             check_rates((self.learning_rate,))
+
+    @property
+    def other_ks(self) -> tuple[str, ...]:
+        """The rules of ``compare``; none for "none"."""
+        return () if self.compare in (None, ("none",)) else tuple(self.compare or ())
 
 
 @dataclass(frozen=True, kw_only=True)
