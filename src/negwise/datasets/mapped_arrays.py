@@ -60,7 +60,7 @@ class ArrayWriter:
 
 
 def open_arrays(folder: Path, kinds: Mapping[str, tuple[str, int]]) -> dict[str, NDArray[Any]]:
-    """The arrays of ``folder`` by name, as private memory maps: what is written into them stays in memory."""
+    """The arrays of ``folder`` by name, as private memory maps, to be read. What is written is lost with `let_go`."""
     return {name: _map(_file(folder, name), np.dtype(kind), length) for name, (kind, length) in kinds.items()}
 
 
