@@ -183,6 +183,6 @@ def say_what_is_missing(control: StepControl, available: int, given: int) -> Non
     if max_count(control.k) > most:
         control.say_once(
             "available",
-            f"K is {control.k:.4g} at step {control.step}, and a row has {most} negatives to draw from: K is what there "
-            "is from here on. For more use a larger batch, the cached loss, or candidates of all ranks",
+            f"K is {control.k:.4g} at step {control.step}, and a row has {most} negatives to draw from: K is what "
+            "there is from here on. For more use a larger batch, the cached loss, or candidates of all ranks",
         )

@@ -180,7 +180,7 @@ class StepControl:
 
     @property
     def draws_besides_given(self) -> bool:
-        """Whether K is the number of drawn negatives, the only ones that a closed-loop rule sees; given ones come besides."""
+        """Whether K is the number of drawn negatives, which are all that a closed-loop rule sees."""
         return not self.open_loop
 
     def say_once(self, about: str, message: str) -> None:

@@ -22,7 +22,7 @@ from negwise.schedule.rules import training_fraction
 
 
 class KIndex(tuple[int, int]):
-    """The pair (index, count) of a row and the ``step`` it is for; the key of its draw is ``Key(seed, step, index)``."""
+    """The pair (index, count) of a row, and the ``step`` it is for."""
 
     step: int
 
@@ -84,8 +84,8 @@ class KBatchSampler:
         loader = DataLoader(data, batch_sampler=sampler, num_workers=2, collate_fn=...)
 
     The loader then asks for ``data[index, count]``; `KDataset` wraps data that takes an index alone. The counts of a
-    batch have the mean ``rule(fraction)`` of their step. They come from `negwise.draws.counts` with the index as the row number, so a row gets the same
-    count however the batch is split and whichever rank or worker loads it.
+    batch have the mean ``rule(fraction)`` of their step. They come from `negwise.draws.counts` with the index as the
+    row number, so a row gets the same count however the batch is split and whichever rank or worker loads it.
 
     ``batches_per_step`` is the number of batches in one optimizer step: the gradient accumulation, times the
     number of processes if ``accelerate`` hands whole batches to them (its default; not with
