@@ -117,6 +117,11 @@ def test_state_is_json_and_resumes_exactly():
     again = StepControl("online:0.3", seed=5)
     again.load_state_dict(state)
     assert first + run(again, 15, 40) == whole
+    control.begin(15)  # a checkpoint in the middle of a step: the step begins again
+    control.add(sums(1.0, 1.0, 1.0, 1.0))
+    again = StepControl("online:0.3", seed=5)
+    again.load_state_dict(json.loads(json.dumps(control.state_dict())))
+    assert first + run(again, 15, 40) == whole
 
 
 def test_another_rule_or_seed_is_refused():

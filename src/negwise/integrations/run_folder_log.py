@@ -43,6 +43,11 @@ class RunFolderLog:
         self._scores: dict[str, Scores] = {}
         self._best: BestStep | None = None
 
+    @property
+    def begun(self) -> bool:
+        """Whether this process is writing."""
+        return self._writer is not None
+
     def begin(self, step: int) -> None:
         """Training begins, or goes on, at ``step``. A folder that holds another run is refused."""
         if distributed.process_rank():

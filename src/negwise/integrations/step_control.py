@@ -54,6 +54,7 @@ class StepControl:
         self.step, self.k = -1, math.nan
         self._running = False
         self._state: dict[str, Any] = self.rule.init()
+        self._before = (self.step, self.k, self._state)
         self._seen: dict[int, tuple[float, HostCopy]] = {}
         self._validation: dict[int, tuple[float, list[float]]] = {}
         self._counted = False
@@ -76,7 +77,7 @@ class StepControl:
 
     def begin(self, step: int, *, past_end_is_news: bool = True) -> float:
         """K of ``step``, which runs from now on. The same step again, as for a micro-batch, changes nothing."""
-        if self._running and step == self.step:
+        if self.runs(step):
             return self.k
         self.end()
         if step <= self.step:
@@ -86,12 +87,17 @@ class StepControl:
             )
         if step > 0 and self.step < 0 and not self.open_loop:
             self.say_once("anew", f"training goes on at step {step} without the state of {self.rule!r}: K starts anew")
+        self._before = (self.step, self.k, self._state)
         self.step, self._running = step, True
         self.k = check_k(self._next_k(step, past_end_is_news))
         whole = math.floor(self.k)
         self._numbers.copy_(torch.tensor([step, 0, whole, math.ceil(math.ldexp(self.k - whole, 53))]))
         self._rows, self._counted = 0, False
         return self.k
+
+    def runs(self, step: int) -> bool:
+        """Whether ``step`` has begun and not ended."""
+        return self._running and self.step == step
 
     def next_batch(self) -> None:
         """The next micro-batch of the same step begins."""
@@ -115,6 +121,11 @@ class StepControl:
         """The validation AUC before the next step runs, and P(K) of the validation ranks at `VALIDATION_KS`."""
         if not self.open_loop:
             self._validation[self.step + (not self._running)] = (auc, reliability)
+
+    @property
+    def validation(self) -> tuple[float, list[float]] | None:
+        """What the evaluation before the next step found."""
+        return self._validation.get(self.step + (not self._running))
 
     def logs(self) -> dict[str, float]:
         """Means over the steps since the last call: ``k``, ``k_used`` and ``win_rate``; empty where no step ended."""
@@ -192,15 +203,14 @@ class StepControl:
     # What is saved
 
     def state_dict(self) -> dict[str, Any]:
-        """The state after the last step that ended, in JSON's own types."""
-        if self._running:
-            self.end()
+        """The state after the last step that ended, in JSON's own types; a step that still runs will begin again."""
+        step, k, state = self._before if self._running else (self.step, self.k, self._state)
         return {
             "rule": repr(self.rule),
             "seed": self.seed,
-            "step": self.step,
-            "k": None if math.isnan(self.k) else self.k,
-            "state": self._state,
+            "step": step,
+            "k": None if math.isnan(k) else k,
+            "state": state,
             "seen": [[at, k, copy.values] for at, (k, copy) in self._seen.items()],
             "validation": [[at, auc, curve] for at, (auc, curve) in self._validation.items()],
         }
@@ -242,7 +252,8 @@ class StepControl:
 
     def _observation(self, step: int, total: int) -> Observation:
         known: dict[str, Any] = {}
-        if (validation := self._validation.pop(step - LAG, None)) is not None:
+        self._validation.pop(step - LAG - 1, None)
+        if (validation := self._validation.get(step - LAG)) is not None:
             known = {"val_auc": validation[0], "val_reliability": tuple(validation[1])}
         if (seen := self._seen.get(step - LAG)) is not None:
             counts = dict(zip(COUNTS, seen[1].values, strict=True))

@@ -84,7 +84,8 @@ class KLossFunction:
             raise InputError(
                 "the loss got no labels, the column of each row's positive. The trainer drops a column that the "
                 "model's forward does not name: pass TrainingArguments(label_names=['labels'], "
-                "remove_unused_columns=False), or attach(trainer, rule, in_batch=True) where row b's positive is column b"
+                "remove_unused_columns=False), or attach(trainer, rule, in_batch=True) where the positive of row b is "
+                "column b"
             )
         self.loss.control = self.callback.control
         self.loss.train(torch.is_grad_enabled())
