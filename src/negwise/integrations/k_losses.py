@@ -8,6 +8,7 @@ Shapes: B rows, D width, C columns of W texts, M candidates.
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -16,6 +17,7 @@ from torch import Tensor, nn
 from negwise.errors import InputError
 from negwise.integrations.batch_loss import batch_info_nce, batch_sums, say_what_is_missing
 from negwise.integrations.eval_auc import EvalSums
+from negwise.integrations.run_folder_log import RunFolderLog, make_run_log, write_step
 from negwise.integrations.step_control import StepControl
 from negwise.losses import info_nce_scores
 from negwise.losses.reference import count_hits, count_wins
@@ -32,10 +34,12 @@ class HoldsControl(nn.Module):
         total_steps: int | None,
         seed: int,
         optimizer: Any,
+        run: str | Path | None,
     ) -> None:
         super().__init__()
         self.control: StepControl | None = None
         self.eval_sums = EvalSums()
+        self.run_log = make_run_log(run, rule, seed, {"framework": "torch"})
         if rule is not None:
             self.control = rule if isinstance(rule, StepControl) else StepControl(rule, total_steps, seed)
         if optimizer is not None:
@@ -51,15 +55,34 @@ class HoldsControl(nn.Module):
             )
         return self.control
 
-    def scores(self) -> Scores:
-        """The AUC of what was evaluated since the last call, with its standard error, queries and pairs."""
+    def logs(self) -> dict[str, float]:
+        """``k``, ``k_used`` and ``win_rate`` since the last call, for a logger; ``run`` gets them too."""
+        return write_step(self._begun_log(), self.held, self.held.step)
+
+    def scores(self, split: str = "val") -> Scores:
+        """The AUC of what was evaluated since the last call, with its standard error, queries and pairs.
+
+        ``split`` is its name in ``run``. "val" goes to the rule as well.
+        """
         found = self.eval_sums.finish()
         if found is None:
             raise InputError("nothing was evaluated: call the loss in evaluation mode first, loss.eval() and loss(...)")
         scores, reliability = found
-        if self.control is not None and scores.auc is not None:
+        if self.control is not None and scores.auc is not None and split == "val":
             self.control.evaluated(scores.auc, reliability)
+        if (log := self._begun_log()) is not None:
+            log.evaluation(max(self.held.step, 0), split, scores)
         return scores
+
+    def finish(self, model: nn.Module, weights: str = "") -> None:
+        """Training has ended: write the result to ``run``. ``weights`` is where they are."""
+        if (log := self._begun_log()) is not None:
+            log.end(self.held.step, model, weights)
+
+    def _begun_log(self) -> RunFolderLog | None:
+        if self.run_log is not None and not self.run_log.begun:
+            self.run_log.begin(max(self.held.step, 0))
+        return self.run_log
 
     def follow_optimizer(self, optimizer: Any) -> None:
         """Step along with ``optimizer``: each of its steps ends one step of the controller and begins the next.
@@ -69,8 +92,7 @@ class HoldsControl(nn.Module):
         inner = getattr(optimizer, "optimizer", optimizer)
         if not hasattr(inner, "register_step_post_hook"):
             raise InputError(f"got {type(optimizer).__name__} for optimizer, expected a torch.optim.Optimizer")
-        if self.held.step < 0:
-            self.held.begin(0)
+        self.held.begins_by_itself()
         inner.register_step_post_hook(lambda *_: self.held.advance())
 
     def extra_repr(self) -> str:
@@ -99,8 +121,9 @@ class KInfoNCE(HoldsControl):
         temperature: float | Tensor = 1.0,
         gather: bool = False,
         optimizer: Any = None,
+        run: str | Path | None = None,
     ) -> None:
-        super().__init__(rule, total_steps, seed, optimizer)
+        super().__init__(rule, total_steps, seed, optimizer, run)
         self.temperature, self.gather = temperature, gather
 
     def forward(
@@ -149,8 +172,9 @@ class KCrossEntropy(HoldsControl):
         given: int = 0,
         ignore_index: int = -100,
         optimizer: Any = None,
+        run: str | Path | None = None,
     ) -> None:
-        super().__init__(rule, total_steps, seed, optimizer)
+        super().__init__(rule, total_steps, seed, optimizer, run)
         self.given, self.ignore_index = given, ignore_index
 
     def forward(self, scores: Tensor, target: Tensor) -> Tensor:

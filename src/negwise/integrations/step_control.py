@@ -57,7 +57,7 @@ class StepControl:
         self._before = (self.step, self.k, self._state)
         self._seen: dict[int, tuple[float, HostCopy]] = {}
         self._validation: dict[int, tuple[float, list[float]]] = {}
-        self._counted = False
+        self._counted = self._by_itself = False
         self._said: set[str] = set()
         self._rows = 0
         # step, first row of the micro-batch, floor(K), and the threshold of 53 random bits for one more
@@ -69,6 +69,12 @@ class StepControl:
         return f"StepControl({self.rule!r}, total_steps={self.total_steps}, seed={self.seed})"
 
     # What the loop says
+
+    def begins_by_itself(self) -> None:
+        """From now on the next step begins as soon as the one before has ended, or a state was loaded."""
+        self._by_itself = True
+        if not self._running:
+            self.begin(self.step + 1)
 
     def advance(self) -> None:
         """The step that runs has ended, and the next one begins; for loops that only say when they updated weights."""
@@ -232,6 +238,8 @@ class StepControl:
         self._validation = {int(at): (auc, list(curve)) for at, auc, curve in state["validation"]}
         self._sums.zero_()
         self._log_sums.zero_()
+        if self._by_itself:
+            self.begin(self.step + 1)
 
     # Inside
 
