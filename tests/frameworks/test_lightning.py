@@ -1,17 +1,13 @@
 """The Lightning callback and `find_k`, with the real framework under both of its names."""
 
-import csv
-import json
-import subprocess
-import sys
-from pathlib import Path
-
 import lightning.pytorch as lp
+import lightning_ranks
 import pytest
 import pytorch_lightning as ptl
 import torch
 from lightning_world import FRAMEWORKS, STEPS, loaders, make_module, make_trainer, rows_of
 from torch import nn
+from two_processes import run_on_two
 
 from negwise.draws import Key, counts
 from negwise.errors import InputError
@@ -130,15 +126,9 @@ def test_find_k_estimates_and_puts_the_weights_back(tmp_path):
 
 
 def test_two_ranks_are_one(tmp_path):
-    script = Path(__file__).with_name("lightning_ranks.py")
-    found = []
-    for ranks in (1, 2):
-        words = [str(script), str(tmp_path / str(ranks)), str(32 // ranks), str(ranks)]
-        launch = ["-m", "torch.distributed.run", "--standalone", f"--nproc_per_node={ranks}"]
-        done = subprocess.run([sys.executable, *launch, *words], capture_output=True, text=True)
-        assert done.returncode == 0, done.stderr[-3000:]
-        found.append(json.loads((tmp_path / str(ranks) / "log.json").read_text()))
-    for a, b in zip(*found, strict=True):
+    one = lightning_ranks.train(tmp_path / "one")
+    two = run_on_two("lightning_ranks.py", tmp_path / "two.json")
+    for a, b in zip(one, two, strict=True):
         assert set(a) == set(b)
         for name in a:
             assert float(a[name]) == pytest.approx(float(b[name]), rel=1e-3), (name, a, b)
@@ -146,4 +136,3 @@ def test_two_ranks_are_one(tmp_path):
 
 def test_frameworks_are_two():
     assert FRAMEWORKS["lightning"] == (lp, lightning) and FRAMEWORKS["pytorch_lightning"] == (ptl, pytorch_lightning)
-    assert csv  # rows_of reads Lightning's own CSV log
