@@ -7,6 +7,7 @@ from transformers import Trainer, TrainerCallback, TrainingArguments
 
 from negwise.draws import Key, counts
 from negwise.errors import InputError
+from negwise.integrations import KCrossEntropy
 from negwise.integrations.transformers import attach
 from negwise.schedule import AnsK
 
@@ -179,6 +180,27 @@ def test_a_batch_against_itself(tmp_path):
         assert entry["k_used"] == counts(AnsK(9)(step / 19), 32, Key(42, step)).mean()
     evals = evals_of(trainer)
     assert evals[-1]["eval_auc_pairs"] == 96 * 31 and evals[-1]["eval_auc"] > evals[0]["eval_auc"]
+
+
+def test_a_model_that_holds_its_own_loss(tmp_path):
+    class Own(Scorer):
+        def __init__(self):
+            super().__init__()
+            self.loss = KCrossEntropy()
+
+        def forward(self, x=None, labels=None):
+            logits = self.layer(x)
+            return {"loss": self.loss(logits, labels), "logits": logits}
+
+    inside, outside = make_trainer(tmp_path, "ans:9", Own), make_trainer(tmp_path, "ans:9")
+    for trainer in (inside, outside):
+        trainer.train()
+    for name in ("loss", "k", "k_used"):
+        found, expected = ([e[name] for e in steps_of(trainer)] for trainer in (inside, outside))
+        assert found == pytest.approx(expected)
+    assert evals_of(inside)[-1]["eval_auc"] == evals_of(outside)[-1]["eval_auc"]
+    with pytest.raises(InputError, match="the model holds a KCrossEntropy, with its own scores"):
+        make_trainer(tmp_path, "4", Own, attach_options={"given": 2})
 
 
 def test_what_is_missing_is_said(tmp_path):

@@ -14,6 +14,7 @@ from transformers import Trainer, TrainerCallback
 
 from negwise.errors import InputError
 from negwise.integrations.eval_auc import EvalSums, score_logs
+from negwise.integrations.k_losses import HoldsControl
 from negwise.integrations.run_folder_log import make_run_log, split_of_prefix, write_step
 from negwise.integrations.step_control import StepControl
 from negwise.protocols import Rule
@@ -28,6 +29,7 @@ class KTrainerCallback(TrainerCallback):  # type: ignore[misc]
         self.rule, self.seed = rule, seed
         self.control = self._new_control(None)
         self.eval_sums = EvalSums()
+        self.losses: list[HoldsControl] = []  # of the model's own
         self._found: dict[str, float] = {}
         args = trainer.args
         settings = {"framework": type(trainer).__module__.split(".")[0], "batch": args.per_device_train_batch_size}
@@ -45,6 +47,8 @@ class KTrainerCallback(TrainerCallback):  # type: ignore[misc]
         saved = state.stateful_callbacks.pop(STATE, None)
         if saved is not None and saved["step"] + 1 == state.global_step:
             self.control.load_state_dict(saved)
+        for loss in self.losses:
+            loss.control, loss.eval_sums = self.control, self.eval_sums
         # Without an evaluation before the first update, what a pretrained model knew would count as learned.
         wanted = self._can_evaluate and str(getattr(args.eval_strategy, "value", args.eval_strategy)) != "no"
         args.eval_on_start = self._asked_at_start or (wanted and state.global_step == 0)

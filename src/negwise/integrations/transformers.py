@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from negwise.errors import InputError, require
-from negwise.integrations.k_losses import KCrossEntropy
+from negwise.integrations.k_losses import HoldsControl, KCrossEntropy
 from negwise.protocols import Rule
 
 require("transformers", extra="transformers")
@@ -42,9 +42,21 @@ def attach(
     columns after the positive's are a row's own negatives, which come first. K, the K that rows had and the win rate
     are logged with the loss, and evaluations have ``eval_auc`` with its error and counts; the first one is before
     training. ``run`` is a folder for ``negwise report``.
+
+    Where the model itself holds a `KCrossEntropy` or a `KInfoNCE` and returns its loss, that one is told K, and nothing
+    else changes.
     """
     if not isinstance(trainer, Trainer):
         raise InputError(f"attach got a {type(trainer).__name__}, expected a transformers.Trainer")
+    own = [module for module in trainer.model.modules() if isinstance(module, HoldsControl)]
+    if own:
+        if scores is not None or in_batch or given:
+            raise InputError(
+                f"the model holds a {type(own[0]).__name__}, with its own scores: leave out scores, in_batch, given"
+            )
+        callback = add_callbacks(trainer, rule, seed, run)
+        callback.losses = own
+        return callback
     if trainer.compute_loss_func is not None:
         raise InputError(
             "the trainer has a compute_loss_func, which attach would replace. Leave it out; pass what makes scores of "
