@@ -20,7 +20,7 @@ pytestmark = pytest.mark.slow
 def test_online_k_of_a_pretrained_encoder(tmp_path):
     sources = sorted(Path(os.__file__).parent.glob("*.py"))
     pairs = [pair for path in sources for pair in title_body_pairs(path.read_text(errors="replace"))]
-    unique = list({title: (title, body[:300]) for title, body in pairs}.values())[::2][:800]
+    unique = list({title: (title, body[:150]) for title, body in pairs}.values())[::2][:800]
     data = Dataset.from_dict({"anchor": [pair[0] for pair in unique], "positive": [pair[1] for pair in unique]})
     torch.set_num_threads(2)
     trainer = make_trainer(
@@ -29,8 +29,8 @@ def test_online_k_of_a_pretrained_encoder(tmp_path):
         "online",
         train=data.select(range(640)),
         evaluate=data.select(range(640, len(data))),
-        max_steps=16,
-        eval_steps=8,
+        max_steps=12,
+        eval_steps=6,
         per_device_train_batch_size=16,
         learning_rate=2e-5,
     )

@@ -14,10 +14,12 @@ from negwise import distributed
 from negwise.draws import max_count
 from negwise.errors import InputError
 from negwise.integrations.column_choice import keep_ids, keep_mask
+from negwise.integrations.dense_loss import dense_losses, fits
 from negwise.integrations.step_control import StepControl
 from negwise.losses import LossResult, LossWithoutBound, info_nce
+from negwise.losses.checks import check_finite, check_temperature, check_vectors
 
-GATHER_BELOW = 1 / 16
+GATHER_BELOW = 1 / 32
 """Below this share of the candidates, looking up the chosen ones is faster than masking a product with all of them."""
 
 
@@ -53,6 +55,11 @@ class Choice(NamedTuple):
     options: dict[str, Any]
     of_drawn: dict[str, Any] | None
 
+    @property
+    def by_mask(self) -> bool:
+        """Whether it is over all candidates, and not over a few that are looked up."""
+        return "mask" not in self.options or self.options.get("ids") is None
+
 
 def batch_info_nce(
     query: Tensor,
@@ -72,6 +79,8 @@ def batch_info_nce(
     """
     batch = gather_candidates(query, columns, ids, present, gather)
     choice = everything(batch) if control is None else choose(batch, control)
+    if choice.by_mask and not torch.compiler.is_compiling() and fits(query, batch.vectors):
+        return _dense(query, columns[0], batch, choice, temperature, control)
     result = info_nce(query, columns[0], batch.vectors, temperature=temperature, reduction="none", **choice.options)
     if control is not None:
         of_drawn = result
@@ -80,6 +89,30 @@ def batch_info_nce(
                 of_drawn = info_nce(query, columns[0], batch.vectors, reduction="none", **choice.of_drawn)
         control.add(batch_sums(result, (of_drawn.wins, of_drawn.pairs, of_drawn.hits)))
     return result._replace(loss=result.loss.mean())
+
+
+def _dense(
+    query: Tensor,
+    positive: Tensor,
+    batch: Candidates,
+    choice: Choice,
+    temperature: float | Tensor,
+    control: StepControl | None,
+) -> LossResult:
+    """`batch_info_nce` with every score in memory; the positive is one of the candidates."""
+    dtype = check_vectors(query, positive, batch.vectors)
+    own = torch.arange(batch.first, batch.first + batch.rows, device=query.device)
+    given = None
+    if batch.columns > 1:
+        given = own[:, None] + torch.arange(1, batch.columns, device=query.device) * batch.width
+    with torch.autocast(query.device.type, enabled=False):
+        scaled = query.to(dtype) / check_temperature(temperature, query, dtype)
+        found = dense_losses(scaled, batch.vectors.to(dtype), own, choice.options.get("mask"), given)
+    check_finite((found.loss,), {"query": query, "positive": positive, "candidates": batch.vectors})
+    if control is not None:
+        control.add(batch_sums(found, found.of_drawn))
+    rows = (found.pairs > 0).long()
+    return LossResult(found.loss.mean(), found.wins, found.pairs, found.hits, rows)
 
 
 def gather_candidates(
@@ -137,7 +170,7 @@ def choose(batch: Candidates, control: StepControl) -> Choice:
     if not compiling:
         say_what_is_missing(control, batch.available, batch.columns - 1)
         if control.k >= batch.available:
-            control.draws(batch.rows, 0, device)
+            control.count_rows(batch.rows)
             choice = everything(batch)
             return choice if control.draws_besides_given else choice._replace(of_drawn=None)
     counts, order = control.draws(batch.rows, batch.columns * (batch.width - 1), device)

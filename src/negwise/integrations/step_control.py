@@ -171,7 +171,8 @@ class StepControl:
         ranks side by side. The order is the same on all ranks. The ranks' batches must be equally large.
         """
         self.check_running()
-        self._move(device)
+        if self._numbers.device != device:
+            self._numbers = self._numbers.to(device)
         step, base, whole, threshold = self._numbers.unbind()
         numbers = base + distributed.process_rank() * rows + torch.arange(rows, device=device)
         first, second = self._words(numbers, numbers * 0, step, Stream.COUNT)
@@ -179,16 +180,22 @@ class StepControl:
         places = torch.arange(width, device=device)
         first, second = self._words(places * 0 + base, places, step, Stream.POOL)
         order = torch.argsort((first << 31) | (second >> 1), stable=True)
+        self.count_rows(rows)
+        return counts, order
+
+    def count_rows(self, rows: int) -> None:
+        """A batch of ``rows`` rows on each rank is on its way; the numbers of later rows follow on its own."""
         everywhere = rows * distributed.world_size()
         if self.by_call:
             self._numbers[1] += everywhere
         else:
             self._rows = everywhere
-        return counts, order
 
     @torch.no_grad()
     def add(self, sums: Tensor) -> None:
         """What a batch counted, in the order of `COUNTS`; for a batch that is seen several times, the first counts."""
+        if self._sums.device != sums.device:
+            self._sums, self._log_sums = self._sums.to(sums.device), self._log_sums.to(sums.device)
         if self.by_call:
             self._sums += sums
         elif not self._counted:
@@ -274,11 +281,6 @@ class StepControl:
         c3 = (rows >> 32) | (int(stream) << 12)
         first, second, *_ = philox(blocks & LOW, rows & LOW, blocks * 0 + step, c3, self.seed & LOW, self.seed >> 32)
         return first, second
-
-    def _move(self, device: torch.device) -> None:
-        if self._numbers.device != device:
-            self._numbers, self._sums = self._numbers.to(device), self._sums.to(device)
-            self._log_sums = self._log_sums.to(device)
 
     def check_running(self) -> None:
         """Refuse a draw outside a step."""
