@@ -18,9 +18,10 @@ import torch
 from torch import Tensor
 
 from negwise import distributed
-from negwise.draws import Stream, check_k, philox
+from negwise.draws import check_k
 from negwise.errors import InputError
 from negwise.integrations.host_copy import HostCopy
+from negwise.integrations.step_draws import draw_counts, draw_order, step_numbers
 from negwise.protocols import Observation, OpenLoopRule, Rule
 from negwise.schedule import OnlineK, parse_rule
 
@@ -28,7 +29,6 @@ LAG = 8
 """Steps between what was seen and the K that it decides."""
 COUNTS = ("wins", "pairs", "drawn_wins", "drawn_pairs", "hits", "rows", "queries", "log_k1", "loss")
 """What a step adds up. ``hits`` and ``rows`` are over drawn negatives, ``queries`` is the number of all rows."""
-LOW = 0xFFFFFFFF
 
 
 class StepControl:
@@ -60,8 +60,7 @@ class StepControl:
         self._counted = self._by_itself = False
         self._said: set[str] = set()
         self._rows = 0
-        # step, first row of the micro-batch, floor(K), and the threshold of 53 random bits for one more
-        self._numbers = torch.zeros(4, dtype=torch.int64)
+        self._numbers = torch.zeros(4, dtype=torch.int64)  # as `step_draws` has them
         self._sums = torch.zeros(len(COUNTS), dtype=torch.float64)
         self._log_sums = torch.zeros(len(COUNTS) + 2, dtype=torch.float64)
 
@@ -96,8 +95,7 @@ class StepControl:
         self._before = (self.step, self.k, self._state)
         self.step, self._running = step, True
         self.k = check_k(self._next_k(step, past_end_is_news))
-        whole = math.floor(self.k)
-        self._numbers.copy_(torch.tensor([step, 0, whole, math.ceil(math.ldexp(self.k - whole, 53))]))
+        self._numbers.copy_(step_numbers(step, self.k))
         self._rows, self._counted = 0, False
         return self.k
 
@@ -173,13 +171,8 @@ class StepControl:
         self.check_running()
         if self._numbers.device != device:
             self._numbers = self._numbers.to(device)
-        step, base, whole, threshold = self._numbers.unbind()
-        numbers = base + distributed.process_rank() * rows + torch.arange(rows, device=device)
-        first, second = self._words(numbers, numbers * 0, step, Stream.COUNT)
-        counts = whole + (((first << 21) | (second >> 11)) < threshold)
-        places = torch.arange(width, device=device)
-        first, second = self._words(places * 0 + base, places, step, Stream.POOL)
-        order = torch.argsort((first << 31) | (second >> 1), stable=True)
+        counts = draw_counts(self._numbers, distributed.process_rank() * rows, rows, self.seed)
+        order = draw_order(self._numbers, width, self.seed)
         self.count_rows(rows)
         return counts, order
 
@@ -275,12 +268,6 @@ class StepControl:
             known |= {"wins": counts["drawn_wins"], "pairs": int(counts["drawn_pairs"]), "hits": counts["hits"]}
             known |= {"rows": int(counts["rows"]), "k": seen[0]}
         return Observation(step, total, **known)
-
-    def _words(self, rows: Tensor, blocks: Tensor, step: Tensor, stream: Stream) -> tuple[Tensor, Tensor]:
-        """Two random words of 32 bits, as `negwise.draws.block` has them, for a step that is a tensor."""
-        c3 = (rows >> 32) | (int(stream) << 12)
-        first, second, *_ = philox(blocks & LOW, rows & LOW, blocks * 0 + step, c3, self.seed & LOW, self.seed >> 32)
-        return first, second
 
     def check_running(self) -> None:
         """Refuse a draw outside a step."""
