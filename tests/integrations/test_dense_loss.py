@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from negwise.errors import InputError
-from negwise.integrations import KInfoNCE
+from negwise.integrations import KInfoNCE, batch_loss
 from negwise.integrations.dense_loss import dense_losses
 from negwise.losses import info_nce
 
@@ -62,3 +62,30 @@ def test_what_is_not_finite_is_said():
     query[2, 1] = torch.nan
     with pytest.raises(InputError, match="query is not finite: nan first in row 2"):
         loss(query, torch.ones(4, 3))
+
+
+@pytest.mark.parametrize("given", [0, 2])
+@pytest.mark.parametrize("equal", [False, True])
+@pytest.mark.parametrize("rule", ["0.5", "3.5", "100", "online"])
+@pytest.mark.filterwarnings("ignore:K is 100 at step 0")
+def test_batches_whose_scores_do_not_fit_have_the_same_loss(monkeypatch, rule, equal, given):
+    generator = torch.Generator().manual_seed(3)
+    query, positive = (torch.randn(12, D, generator=generator, requires_grad=True) for _ in range(2))
+    more = torch.randn(12, given, D, generator=generator, requires_grad=True) if given else None
+    present = torch.rand(12, given, generator=generator) < 0.8 if given and equal else None
+    ids = torch.arange(12) % 10 if equal else None
+    given_ids = 100 + torch.arange(12 * given).view(12, given) if equal and given else None
+    found = []
+    for most in (2**24, 0):
+        monkeypatch.setattr("negwise.integrations.dense_loss.MOST_SCORES", most)
+        loss = KInfoNCE(rule, total_steps=3, temperature=0.5)
+        loss.control.begin(0)
+        value = loss(query, positive, more, present, ids, given_ids)
+        grads = torch.autograd.grad(value, [one for one in (query, positive, more) if one is not None])
+        loss.eval()
+        with torch.no_grad():
+            evaluated = loss(query, positive, more, present, ids, given_ids)
+        found.append((value, grads, evaluated, loss.control._sums[:-1], loss.scores()))
+    torch.testing.assert_close(found[0][:4], found[1][:4])
+    assert found[0][4] == found[1][4]
+    assert batch_loss.fits(query, positive) is False  # the second way was taken

@@ -81,7 +81,8 @@ def batch_info_nce(
     choice = everything(batch) if control is None else choose(batch, control)
     if choice.by_mask and not torch.compiler.is_compiling() and fits(query, batch.vectors):
         return _dense(query, columns[0], batch, choice, temperature, control)
-    result = info_nce(query, columns[0], batch.vectors, temperature=temperature, reduction="none", **choice.options)
+    negatives = batch.vectors if choice.options else None
+    result = info_nce(query, columns[0], negatives, temperature=temperature, reduction="none", **choice.options)
     if control is not None:
         of_drawn = result
         if choice.of_drawn is not None:
@@ -144,6 +145,8 @@ def gather_candidates(
 
 def everything(batch: Candidates) -> Choice:
     """All candidates but a row's own positive and what it must not take."""
+    if batch.columns == 1 and batch.excluded is None and batch.width == batch.rows:
+        return Choice({}, None)  # the batch itself, which needs no mask
     others = None
     if batch.columns > 1 or batch.excluded is not None:
         others = ~batch.own_places().expand(-1, batch.columns, -1)
@@ -171,8 +174,7 @@ def choose(batch: Candidates, control: StepControl) -> Choice:
         say_what_is_missing(control, batch.available, batch.columns - 1)
         if control.k >= batch.available:
             control.count_rows(batch.rows)
-            choice = everything(batch)
-            return choice if control.draws_besides_given else choice._replace(of_drawn=None)
+            return everything(batch)
     counts, order = control.draws(batch.rows, batch.columns * (batch.width - 1), device)
     besides = control.draws_besides_given
     place = (batch.first, batch.columns, batch.width, batch.present)
@@ -184,7 +186,7 @@ def choose(batch: Candidates, control: StepControl) -> Choice:
         kept = keep_mask(order, counts, *place, batch.excluded, besides)
         drawn = (kept & ~batch.own_places()).flatten(1)
         options = {"mask": kept.flatten(1)}
-    return Choice(options, options | {"mask": drawn} if besides and batch.columns > 1 else None)
+    return Choice(options, options | {"mask": drawn} if batch.columns > 1 else None)
 
 
 @torch.no_grad()

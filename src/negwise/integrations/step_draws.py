@@ -1,7 +1,7 @@
 """The draws of a step as functions of four numbers in a tensor, so that a compiled graph serves every step and every K.
 
-The numbers are the step, the first row of the micro-batch over all ranks, floor(K), and the threshold that 53 random bits
-have to be below for one negative more. The bits are those of `negwise.draws`.
+The numbers are the step, the first row of the micro-batch over all ranks, floor(K), and the threshold that 53 random
+bits have to be below for one negative more. The bits are those of `negwise.draws`.
 """
 
 from __future__ import annotations
