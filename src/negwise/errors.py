@@ -21,6 +21,10 @@ class MissingExtra(NegwiseError, ImportError):
 EXTRAS = {
     "plot": ("vl_convert", "jinja2"),
     "train": ("torch", "lightning_fabric", "pyarrow", "safetensors", "filelock", "numba"),
+    "sentence-transformers": ("sentence_transformers", "datasets"),
+    "transformers": ("transformers",),
+    "lightning": ("lightning",),
+    "accelerate": ("accelerate",),
     "tensorboard": ("tensorboard",),
     "onnx": ("onnx", "onnxscript", "onnxruntime"),
 }

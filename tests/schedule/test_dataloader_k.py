@@ -17,7 +17,7 @@ from torch.utils.data import BatchSampler, DataLoader, Dataset, DistributedSampl
 
 from negwise.draws import Key, counts
 from negwise.errors import InputError
-from negwise.schedule import AnsK, ConstantK, FunctionK, KBatchSampler, WarmK
+from negwise.schedule import AnsK, ConstantK, FunctionK, KBatchSampler, KDataset, WarmK
 
 pytestmark = pytest.mark.filterwarnings("ignore:This DataLoader will create 2 worker:UserWarning")
 
@@ -282,3 +282,19 @@ def _fresh_accelerate():
     yield
     AcceleratorState._reset_state(reset_partial_state=True)
     GradientState._reset_state()
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_data_that_takes_plain_indices_and_a_collator_that_knows_step_and_count(workers):
+    def collate(rows):
+        examples, pairs = zip(*rows, strict=True)
+        return examples, [pair.k for pair in pairs], {pair.step for pair in pairs}
+
+    data = [f"text {row}" for row in range(ROWS)]
+    loader = DataLoader(KDataset(data), batch_sampler=k_sampler(), num_workers=workers, collate_fn=collate)
+    for step, (examples, drawn, steps) in enumerate(loader):
+        indices = range(step * BATCH, (step + 1) * BATCH)
+        assert list(examples) == [data[index] for index in indices] and steps == {step}
+        assert list(zip(indices, drawn, strict=True)) == expected(AnsK(20), step, indices)
+    with pytest.raises(InputError, match="expected a KIndex"):
+        KDataset(data)[3]

@@ -94,7 +94,12 @@ def arrange(
     dtype: torch.dtype,
     check_values: bool = True,
 ) -> tuple[Layout, Masking]:
-    """The layout of the negatives and their masking, all checked; with ``check_values=False`` all but the values."""
+    """The layout of the negatives and their masking, all checked; with ``check_values=False`` all but the values.
+
+    No value is read while ``torch.compile`` traces: each would end a graph, or make a new one for each K.
+    """
+    compiling = torch.compiler.is_compiling()
+    check_values = check_values and not compiling
     rows, depth = query.shape
     like = query.new_empty(0, dtype=dtype)
     _check_ids("ids", ids, query)
@@ -153,7 +158,12 @@ def arrange(
     masking = make_masking(
         rows, ids.shape[1], like, mask=mask, row_ids=positive_ids, key_ids=ids, log_q=log_q, check_values=check_values
     )
-    return TableKeys(negatives, _table_ids(ids, masking, len(negatives)) if check_values else ids), masking
+    if check_values:
+        ids = _table_ids(ids, masking, len(negatives))
+    elif compiling:  # masked ids may hold any value, and the reference looks them up
+        allowed = masking.allowed(ALL, ALL)
+        ids = ids.long() if allowed is None else ids.long().masked_fill(~allowed, 0)
+    return TableKeys(negatives, ids), masking
 
 
 @torch.compiler.disable  # type: ignore[untyped-decorator]

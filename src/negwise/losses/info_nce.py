@@ -15,6 +15,7 @@ value (a NaN, an id outside the table) makes the loss of its row NaN at once. Th
 call of `info_nce` on the GPU or of its backward pass, or by ``negwise.losses.raise_deferred_errors()`` after the GPU
 has finished. With ``counted``, a vector of the table that is not finite may make other rows NaN, too. The other
 implementations raise the error before they return. Inside ``torch.compile`` they cannot check values, and a NaN stays.
+There a call is one graph at any K, as long as its tensors keep their shapes: a fixed width, with K in ``mask``.
 
 Shapes: B rows (queries), K negatives per row, M rows of a shared set or a table, D width.
 """
@@ -129,9 +130,10 @@ def info_nce(
         weight = check_reduction(reduction, weight, rows.loss, check_values=False)
         return make_result(rows, weight, reduction, corrected=log_q is not None)
     with torch.autocast(query.device.type, enabled=False):
-        scaled = query.to(dtype) / check_temperature(temperature, query, dtype)
+        read = not torch.compiler.is_compiling()
+        scaled = query.to(dtype) / check_temperature(temperature, query, dtype, check_values=read)
         score = (scaled * positive.to(dtype)).sum(1)
-        weight = check_reduction(reduction, weight, score)
+        weight = check_reduction(reduction, weight, score, check_values=read)
         rows = TORCH_IMPLS[chosen.impl](scaled, score, layout, masking, stats)
     vectors = {"query": query, "positive": positive, "negatives": negatives, "log_q": log_q}
     check_finite((score, rows.loss), vectors)
@@ -163,9 +165,10 @@ def info_nce_scores(
     check_same_device(given)
     check_scores(positive, negatives)
     like = positive.to(dtype)
-    masking = make_masking(negatives.shape[0], negatives.shape[1], like, mask=mask, log_q=log_q)
-    temperature = check_temperature(temperature, like, dtype)
-    weight = check_reduction(reduction, weight, like)
+    read = not torch.compiler.is_compiling()
+    masking = make_masking(negatives.shape[0], negatives.shape[1], like, mask=mask, log_q=log_q, check_values=read)
+    temperature = check_temperature(temperature, like, dtype, check_values=read)
+    weight = check_reduction(reduction, weight, like, check_values=read)
     scores = negatives[:, : masking.width].to(dtype) / (
         temperature[:, None] if isinstance(temperature, Tensor) and temperature.dim() else temperature
     )

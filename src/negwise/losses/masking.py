@@ -125,7 +125,7 @@ def make_masking(
 def _counts(mask: Tensor, rows: int, width: int, check_values: bool) -> Tensor:
     if mask.shape != (rows,):
         raise InputError(f"mask as counts has shape {tuple(mask.shape)}; expected one per row, ({rows},)")
-    if not check_values:
+    if not check_values:  # of a GPU, whose kernels check counts, or of a graph, where a count above the width is all
         return mask
     counts = mask.to(torch.int64)
     bad = (counts < 0) | (counts > width)

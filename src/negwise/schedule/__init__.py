@@ -1,6 +1,6 @@
 """Rules for K over training, and a batch sampler that passes K on to a collator."""
 
-from negwise.schedule.dataloader_k import KBatchSampler
+from negwise.schedule.dataloader_k import KBatchSampler, KDataset, KIndex
 from negwise.schedule.online_k import OnlineK
 from negwise.schedule.rules import (
     AnsK,
@@ -22,6 +22,8 @@ __all__ = [
     "ConstantK",
     "FunctionK",
     "KBatchSampler",
+    "KDataset",
+    "KIndex",
     "OnlineK",
     "OpenLoop",
     "PiecewiseK",

@@ -21,8 +21,61 @@ from negwise.protocols import OpenLoopRule, Rule
 from negwise.schedule.rules import training_fraction
 
 
+class KIndex(tuple[int, int]):
+    """The pair (index, count) of a row, and the ``step`` it is for."""
+
+    step: int
+
+    def __new__(cls, index: int, count: int, step: int) -> KIndex:
+        pair = super().__new__(cls, (index, count))
+        pair.step = step
+        return pair
+
+    @property
+    def row(self) -> int:
+        """The index of the row in its data."""
+        return self[0]
+
+    @property
+    def k(self) -> int:
+        """The number of negatives of the row."""
+        return self[1]
+
+    def __getnewargs__(self) -> tuple[int, int, int]:
+        return self[0], self[1], self.step
+
+    def __repr__(self) -> str:
+        return f"KIndex(row={self[0]}, k={self[1]}, step={self.step})"
+
+
+class KDataset:
+    """Data that takes plain indices, for a loader with a `KBatchSampler`: ``(data[pair.row], pair)`` for a `KIndex`.
+
+    ::
+
+        loader = DataLoader(KDataset(data), batch_sampler=sampler, collate_fn=collate)
+
+        def collate(rows):
+            examples, pairs = zip(*rows)
+            counts, step = [pair.k for pair in pairs], pairs[0].step
+    """
+
+    def __init__(self, data: Any) -> None:
+        self.data = data
+
+    def __len__(self) -> int:
+        return len(self.data)
+
+    def __getitem__(self, pair: KIndex) -> tuple[Any, KIndex]:
+        if not isinstance(pair, KIndex):
+            raise InputError(
+                f"KDataset got the index {pair!r}, expected a KIndex: use it with batch_sampler=KBatchSampler(...)"
+            )
+        return self.data[pair.row], pair
+
+
 class KBatchSampler:
-    """Wraps a batch sampler and yields each of its batches as a list of (index, count) pairs.
+    """Wraps a batch sampler and yields each of its batches as a list of (index, count) pairs, each with its ``step``.
 
     ::
 
@@ -30,9 +83,9 @@ class KBatchSampler:
         sampler = KBatchSampler(batches, AnsK(20), total_steps=10 * len(batches), seed=0)
         loader = DataLoader(data, batch_sampler=sampler, num_workers=2, collate_fn=...)
 
-    The loader then asks for ``data[index, count]``. The counts of a batch have the mean ``rule(fraction)`` of
-    their step. They come from `negwise.draws.counts` with the index as the row number, so a row gets the same
-    count however the batch is split and whichever rank or worker loads it.
+    The loader then asks for ``data[index, count]``; `KDataset` wraps data that takes an index alone. The counts of a
+    batch have the mean ``rule(fraction)`` of their step. They come from `negwise.draws.counts` with the index as the
+    row number, so a row gets the same count however the batch is split and whichever rank or worker loads it.
 
     ``batches_per_step`` is the number of batches in one optimizer step: the gradient accumulation, times the
     number of processes if ``accelerate`` hands whole batches to them (its default; not with
@@ -115,7 +168,7 @@ class KBatchSampler:
         """Batches in a whole epoch."""
         return min(len(self.batch_sampler), self.steps_per_epoch * self.batches_per_step)
 
-    def __iter__(self) -> Iterator[list[tuple[int, int]]]:
+    def __iter__(self) -> Iterator[list[KIndex]]:
         epoch_start = self.epoch * self.steps_per_epoch
         first = max(epoch_start, self.start_step)
         self._check_epoch(epoch_start, first)
@@ -139,7 +192,7 @@ class KBatchSampler:
                 f"{self.steps_per_epoch} * epochs"
             )
 
-    def _index_count_pairs(self, step: int, batch: Collection[Any]) -> list[tuple[int, int]]:
+    def _index_count_pairs(self, step: int, batch: Collection[Any]) -> list[KIndex]:
         try:
             rows = np.fromiter(map(operator.index, batch), dtype=np.int64, count=len(batch))
         except TypeError:
@@ -148,7 +201,7 @@ class KBatchSampler:
             ) from None
         k = self.rule(training_fraction(step, self.total_steps))
         drawn = counts(k, len(rows), Key(self.seed, step, rows))
-        return list(zip(rows.tolist(), drawn.tolist(), strict=True))
+        return [KIndex(row, count, step) for row, count in zip(rows.tolist(), drawn.tolist(), strict=True)]
 
 
 def _check_rule(rule: object) -> None:

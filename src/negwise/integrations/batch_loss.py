@@ -1,0 +1,223 @@
+"""InfoNCE over K of a batch's own candidates, with what the controller needs to count.
+
+Shapes: B rows of this rank, W rows of all ranks, C columns, M = C W candidates, D width; see `column_choice`.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from negwise import distributed
+from negwise.draws import max_count
+from negwise.errors import InputError
+from negwise.integrations.column_choice import keep_ids, keep_mask
+from negwise.integrations.dense_loss import dense_losses, fits
+from negwise.integrations.step_control import StepControl
+from negwise.losses import LossResult, LossWithoutBound, info_nce
+from negwise.losses.checks import check_finite, check_temperature, check_vectors
+
+GATHER_BELOW = 1 / 32
+"""Below this share of the candidates, looking up the chosen ones is faster than masking a product with all of them."""
+
+
+class Candidates(NamedTuple):
+    """The candidates of a batch: ``vectors`` (M, D), of which rows ``first`` to ``first + rows`` are this rank's.
+
+    ``excluded`` (B, C, W) are candidates that a row must not take, None where there are none. ``present`` (B, C - 1)
+    are the given negatives that a row has, None without given ones.
+    """
+
+    vectors: Tensor
+    rows: int
+    first: int
+    columns: int
+    width: int
+    excluded: Tensor | None
+    present: Tensor | None
+
+    @property
+    def available(self) -> int:
+        """The most negatives of a row."""
+        return self.columns * self.width - 1
+
+    def own_places(self) -> Tensor:
+        """True for a row's own texts, (B, 1, W)."""
+        places = torch.arange(self.width, device=self.vectors.device)
+        return (places == places[self.first : self.first + self.rows, None])[:, None]
+
+
+class Choice(NamedTuple):
+    """What `info_nce` needs to know of the negatives that are kept, and those of them that were drawn."""
+
+    options: dict[str, Any]
+    of_drawn: dict[str, Any] | None
+
+    @property
+    def by_mask(self) -> bool:
+        """Whether it is over all candidates, and not over a few that are looked up."""
+        return "mask" not in self.options or self.options.get("ids") is None
+
+
+def batch_info_nce(
+    query: Tensor,
+    columns: list[Tensor],
+    control: StepControl | None,
+    *,
+    ids: list[Tensor] | None = None,
+    present: Tensor | None = None,
+    temperature: float | Tensor = 1.0,
+    gather: bool = False,
+) -> LossResult | LossWithoutBound:
+    """InfoNCE of ``query`` (B, D) against K of a batch's candidates, ``columns`` C times (B, D), positives first.
+
+    ``control`` None means all candidates, as in an evaluation. ``ids`` C times (B,) leave out candidates with the id of
+    the row's positive. ``present`` (B, C - 1) is False for a given negative that a row does not have. With ``gather``
+    the candidates are those of all ranks. The loss is the mean over rows of `info_nce` with the chosen candidates.
+    """
+    batch = gather_candidates(query, columns, ids, present, gather)
+    choice = everything(batch) if control is None else choose(batch, control)
+    if choice.by_mask and not torch.compiler.is_compiling() and fits(query, batch.vectors):
+        return _dense(query, columns[0], batch, choice, temperature, control)
+    negatives = batch.vectors if choice.options else None
+    result = info_nce(query, columns[0], negatives, temperature=temperature, reduction="none", **choice.options)
+    if control is not None:
+        of_drawn = result
+        if choice.of_drawn is not None:
+            with torch.no_grad():
+                of_drawn = info_nce(query, columns[0], batch.vectors, reduction="none", **choice.of_drawn)
+        control.add(batch_sums(result, (of_drawn.wins, of_drawn.pairs, of_drawn.hits)))
+    return result._replace(loss=result.loss.mean())
+
+
+def _dense(
+    query: Tensor,
+    positive: Tensor,
+    batch: Candidates,
+    choice: Choice,
+    temperature: float | Tensor,
+    control: StepControl | None,
+) -> LossResult:
+    """`batch_info_nce` with every score in memory; the positive is one of the candidates."""
+    dtype = check_vectors(query, positive, batch.vectors)
+    own = torch.arange(batch.first, batch.first + batch.rows, device=query.device)
+    given = None
+    if batch.columns > 1:
+        given = own[:, None] + torch.arange(1, batch.columns, device=query.device) * batch.width
+    with torch.autocast(query.device.type, enabled=False):
+        scaled = query.to(dtype) / check_temperature(temperature, query, dtype)
+        found = dense_losses(scaled, batch.vectors.to(dtype), own, choice.options.get("mask"), given)
+    check_finite((found.loss,), {"query": query, "positive": positive, "candidates": batch.vectors})
+    if control is not None:
+        control.add(batch_sums(found, found.of_drawn))
+    rows = (found.pairs > 0).long()
+    return LossResult(found.loss.mean(), found.wins, found.pairs, found.hits, rows)
+
+
+def gather_candidates(
+    query: Tensor, columns: list[Tensor], ids: list[Tensor] | None, present: Tensor | None, gather: bool
+) -> Candidates:
+    """The candidates of this rank's rows, from this rank or from all."""
+    if query.dim() != 2 or any(column.shape != query.shape for column in columns):
+        shapes = [tuple(column.shape) for column in (query, *columns)]
+        raise InputError(f"got vectors of shapes {shapes}; expected (rows, width), the same for all")
+    rows, first, everywhere = len(query), 0, present
+    if present is None and len(columns) > 1:
+        present = torch.ones(rows, len(columns) - 1, dtype=torch.bool, device=query.device)
+    if gather and distributed.world_size() > 1:
+        first = distributed.row_offset(rows, query.device)
+        columns = [distributed.gather(column) for column in columns]
+        ids = None if ids is None else [distributed.gather(column) for column in ids]
+        everywhere = None if everywhere is None else distributed.gather(everywhere.long()).bool()
+    width = len(columns[0])
+    excluded = None
+    if ids is not None:
+        own = ids[0][first : first + rows]
+        excluded = torch.stack(ids) == own[:, None, None]
+    if everywhere is not None:
+        missing = torch.cat([torch.zeros_like(everywhere[:, :1]), ~everywhere], 1).t()[None]  # (1, C, W)
+        excluded = missing.expand(rows, -1, -1) if excluded is None else excluded | missing
+    vectors = columns[0] if len(columns) == 1 else torch.cat(columns)
+    return Candidates(vectors, rows, first, len(columns), width, excluded, present)
+
+
+def everything(batch: Candidates) -> Choice:
+    """All candidates but a row's own positive and what it must not take."""
+    if batch.columns == 1 and batch.excluded is None and batch.width == batch.rows:
+        return Choice({}, None)  # the batch itself, which needs no mask
+    others = None
+    if batch.columns > 1 or batch.excluded is not None:
+        others = ~batch.own_places().expand(-1, batch.columns, -1)
+        others = others if batch.excluded is None else others & ~batch.excluded
+    of_drawn = {"mask": others.flatten(1)} if batch.columns > 1 and others is not None else None
+    if batch.excluded is None:
+        places = torch.arange(len(batch.vectors), device=batch.vectors.device)
+        return Choice({"ids": places, "positive_ids": places[batch.first : batch.first + batch.rows]}, of_drawn)
+    assert others is not None
+    if batch.present is not None:
+        own = torch.arange(batch.first, batch.first + batch.rows, device=others.device)
+        others[own - batch.first, 1:, own] = batch.present
+        of_drawn = {"mask": (others & ~batch.own_places()).flatten(1)}
+    return Choice({"mask": others.flatten(1)}, of_drawn)
+
+
+def choose(batch: Candidates, control: StepControl) -> Choice:
+    """K candidates of each row; as ids where K is small, else as a mask over one product with all of them.
+
+    While ``torch.compile`` traces it is always the mask, whose shape does not depend on K.
+    """
+    device, compiling = batch.vectors.device, torch.compiler.is_compiling()
+    control.check_running()
+    if not compiling:
+        say_what_is_missing(control, batch.available, batch.columns - 1)
+        if control.k >= batch.available:
+            control.count_rows(batch.rows)
+            return everything(batch)
+    counts, order = control.draws(batch.rows, batch.columns * (batch.width - 1), device)
+    besides = control.draws_besides_given
+    place = (batch.first, batch.columns, batch.width, batch.present)
+    if batch.excluded is None and not compiling and control.k < GATHER_BELOW * len(batch.vectors):
+        ids, mask = keep_ids(order, counts, max_count(control.k), *place, besides)
+        drawn = mask & (torch.arange(mask.shape[1], device=device) >= batch.columns - 1)
+        options = {"ids": ids, "mask": mask}
+    else:
+        kept = keep_mask(order, counts, *place, batch.excluded, besides)
+        drawn = (kept & ~batch.own_places()).flatten(1)
+        options = {"mask": kept.flatten(1)}
+    return Choice(options, options | {"mask": drawn} if batch.columns > 1 else None)
+
+
+@torch.no_grad()
+def batch_sums(result: Any, of_drawn: tuple[Any, Any, Any], used: Tensor | None = None) -> Tensor:
+    """The sums of a batch in the order of `COUNTS`; ``of_drawn`` are wins, pairs and hits (B,) over drawn ones.
+
+    Rows that are not ``used`` (B,) are left out.
+    """
+    drawn_wins, drawn_pairs, hits = of_drawn
+    queries = torch.ones_like(result.wins) if used is None else used.double()
+    loss = result.loss.detach().double()
+    parts = (
+        result.wins,
+        result.pairs,
+        drawn_wins,
+        drawn_pairs,
+        hits,
+        drawn_pairs > 0,
+        queries,
+        result.pairs.double().log1p(),
+        loss if used is None else loss * queries,
+    )
+    return torch.stack([part.double().sum() for part in parts])
+
+
+def say_what_is_missing(control: StepControl, available: int, given: int) -> None:
+    """Say once that the rule asks for more negatives than a row has, with what would help."""
+    most = available - given if control.draws_besides_given else available
+    if max_count(control.k) > most:
+        control.say_once(
+            "available",
+            f"K is {control.k:.4g} at step {control.step}, and a row has {most} negatives to draw from: K is what "
+            "there is from here on. For more use a larger batch, the cached loss, or candidates of all ranks",
+        )

@@ -1,0 +1,197 @@
+"""K in sentence-transformers: ``attach(trainer, "online")`` after the trainer is made.
+
+The user's MultipleNegativesRankingLoss stays, cached or not, inside Matryoshka or alone, one or one for each data set.
+Where it compares a batch's vectors, K of the candidates are kept; scale, similarity, mini-batches and gathering are
+still its own. Only the methods of that one object are replaced.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from negwise import distributed
+from negwise.errors import InputError, require
+from negwise.integrations.batch_loss import batch_info_nce
+from negwise.integrations.token_ids import any_equal, text_hashes
+from negwise.protocols import Rule
+
+require("sentence_transformers", extra="sentence-transformers")
+
+from sentence_transformers import SentenceTransformerTrainer
+from sentence_transformers.sentence_transformer.losses import (
+    CachedMultipleNegativesRankingLoss,
+    MultipleNegativesRankingLoss,
+)
+from sentence_transformers.util import cos_sim, dot_score
+
+from negwise.integrations.trainer_callback import KTrainerCallback, add_callbacks
+
+RankingLoss = MultipleNegativesRankingLoss | CachedMultipleNegativesRankingLoss
+
+
+def attach(
+    trainer: SentenceTransformerTrainer,
+    rule: str | Rule = "online",
+    *,
+    seed: int | None = None,
+    run: str | Path | None = None,
+) -> KTrainerCallback:
+    """Let K of ``trainer``'s ranking losses follow ``rule``, "online", "ans:20", 8 as "8", or a rule of one's own.
+
+    Given negatives (further columns) come first, then texts of other rows are drawn. Texts equal to a row's positive
+    are no negatives of it, and the empty text marks a negative that is not there. K, the K that rows had and the win
+    rate are logged with the loss, and evaluations have ``eval_auc`` with its error and counts; the first one is before
+    training. ``run`` is a folder for ``negwise report``. ``seed`` of the draws is the trainer's if None.
+    """
+    if not isinstance(trainer, SentenceTransformerTrainer):
+        raise InputError(
+            f"attach got a {type(trainer).__name__}, expected a SentenceTransformerTrainer. For a CrossEncoder use "
+            "negwise.integrations.cross_encoder, for another Trainer negwise.integrations.transformers"
+        )
+    losses = list(_ranking_losses(trainer.loss))
+    if not losses:
+        raise InputError(
+            f"the trainer's loss is {_names(trainer.loss)}, and K is that of MultipleNegativesRankingLoss or "
+            "CachedMultipleNegativesRankingLoss. Train with one of them"
+        )
+    for loss in losses:
+        _check_loss(loss)
+    callback = add_callbacks(trainer, rule, seed, run)
+    missing = _empty_texts(trainer)
+    for loss in losses:
+        KRankingLoss(loss, callback, missing).install()
+    return callback
+
+
+class KRankingLoss:
+    """Stands in for the methods of one ranking loss that compare vectors."""
+
+    def __init__(self, loss: Any, callback: KTrainerCallback, empty: list[int]) -> None:
+        self.loss, self.callback, self.empty = loss, callback, empty
+        self._features: Any = None
+        self._fresh = False
+        self._ids: list[Tensor] | None = None
+        self._present: Tensor | None = None
+
+    def install(self) -> None:
+        self.loss.forward = self.forward
+        if isinstance(self.loss, MultipleNegativesRankingLoss):
+            self.loss.compute_loss_from_embeddings = self.from_embeddings
+        elif hasattr(self.loss.calculate_loss, "fn"):  # Matryoshka has put itself around it
+            self.loss.calculate_loss.fn = self.from_mini_batches
+        else:
+            self.loss.calculate_loss = self.from_mini_batches
+
+    def forward(self, sentence_features: Iterable[dict[str, Tensor]], labels: Tensor) -> Tensor:
+        """As the loss's own. Matryoshka calls it once a width with the same features: that is one batch."""
+        if sentence_features is not self._features:
+            self._features, self._fresh = sentence_features, True
+            self._look_at(list(sentence_features)[1:])
+        return type(self.loss).forward(self.loss, sentence_features, labels)
+
+    def from_embeddings(self, embeddings: list[Tensor], labels: Tensor | None) -> Tensor:
+        """The loss of a batch from its vectors, queries first, each (B, D)."""
+        del labels
+        if self.loss.similarity_fct is cos_sim:
+            embeddings = [F.normalize(vectors, dim=-1) for vectors in embeddings]
+        training = torch.is_grad_enabled()  # evaluation runs without; the loss's own flag stays where it was
+        result = batch_info_nce(
+            embeddings[0],
+            list(embeddings[1:]),
+            self.callback.control if training else None,
+            ids=self._ids,
+            present=self._present,
+            temperature=1 / self.loss.scale,
+            gather=self.loss.gather_across_devices,
+        )
+        if not training and self._fresh:
+            self.callback.eval_sums.add(result)
+        self._fresh = False
+        return result.loss
+
+    def from_mini_batches(
+        self, reps: list[list[Tensor]], labels: Tensor | None = None, *, with_backward: bool = False
+    ) -> Tensor:
+        """The same from the vectors of mini-batches; the scores are streamed, so that none need be chunked here."""
+        loss = self.from_embeddings([torch.cat(parts) for parts in reps], labels)
+        if with_backward:
+            loss.backward()  # type: ignore[no-untyped-call]
+            loss = loss.detach()
+        return loss
+
+    def _look_at(self, columns: list[dict[str, Tensor]]) -> None:
+        """Find equal texts and missing negatives before the model runs, so that no GPU is waited for in mid-step."""
+        self._ids = self._present = None
+        hashes = [text_hashes(features) for features in columns]
+        ids = [column for column in hashes if column is not None]
+        if len(ids) < len(columns):  # images, or tokens that are not in rows
+            return
+        if len(ids) > 1:
+            empty = torch.tensor(self.empty, device=ids[0].device)
+            present = torch.stack([~torch.isin(column, empty) for column in ids[1:]], 1)
+            if _anywhere(not bool(present.all()), ids[0].device):
+                self._present = present
+        everywhere = [distributed.gather(column) for column in ids] if self.loss.gather_across_devices else ids
+        if any_equal(everywhere[0], everywhere[1:]):
+            self._ids = ids
+
+
+def _anywhere(found: bool, device: torch.device) -> bool:
+    """Whether any rank has found it: all must take the same way, since they gather together."""
+    if distributed.world_size() == 1:
+        return found
+    return bool(distributed.total(torch.tensor([float(found)], device=device)) > 0)
+
+
+def _ranking_losses(loss: Any) -> Iterator[Any]:
+    """The ranking losses in ``loss``, a module or one for each data set; not the plain one inside a cached one."""
+    if isinstance(loss, dict):
+        for one in dict.fromkeys(loss.values()):
+            yield from _ranking_losses(one)
+    elif isinstance(loss, RankingLoss):
+        yield loss
+    elif isinstance(loss, nn.Module):
+        for name, child in loss.named_children():
+            if name != "model":
+                yield from _ranking_losses(child)
+
+
+def _check_loss(loss: Any) -> None:
+    """Refuse what has no K: other directions, other softmaxes, weights of hardness, other similarities."""
+    expected = {"directions": ("query_to_doc",), "partition_mode": "joint", "hardness_mode": None}
+    for name, value in expected.items():
+        if getattr(loss, name, value) != value:
+            raise InputError(
+                f"{type(loss).__name__} has {name}={getattr(loss, name)!r}; K is the number of documents that a query "
+                f"is compared with, expected {name}={value!r}"
+            )
+    if loss.similarity_fct not in (cos_sim, dot_score):
+        raise InputError(
+            f"{type(loss).__name__} has similarity_fct={loss.similarity_fct!r}; expected cos_sim or dot_score of "
+            "sentence_transformers.util"
+        )
+
+
+def _empty_texts(trainer: SentenceTransformerTrainer) -> list[int]:
+    """What the empty text comes to, alone and behind each prompt."""
+    prompts = [None, *_values(trainer.args.prompts)]
+    found = (text_hashes(trainer.model.preprocess([""], prompt=prompt)) for prompt in prompts)
+    return [int(one) for hashes in found if hashes is not None for one in hashes]
+
+
+def _values(prompts: Any) -> list[str]:
+    """The texts in nested dictionaries."""
+    if isinstance(prompts, dict):
+        return [text for value in prompts.values() for text in _values(value)]
+    return [] if prompts is None else [prompts]
+
+
+def _names(loss: Any) -> str:
+    losses = loss.values() if isinstance(loss, dict) else [loss]
+    return ", ".join(sorted({type(one).__name__ for one in losses}))

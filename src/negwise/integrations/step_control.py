@@ -1,0 +1,278 @@
+"""K of the step that runs, for a loop that belongs to somebody else.
+
+The loop says which step runs (`begin`), the loss reads K and says what it saw (`draws`, `add`), the loop logs (`logs`)
+and saves (`state_dict`). What the loss needs is in tensors that are written in place, so that a compiled step is one
+graph whatever K is, and what it saw is added up without waiting for the device.
+
+A closed-loop rule sees the counts of `LAG` steps before, as in `negwise.training`: by then they have arrived, and K is
+the same on a CPU, on a GPU and on any number of ranks.
+"""
+
+from __future__ import annotations
+
+import math
+import warnings
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from negwise import distributed
+from negwise.draws import check_k
+from negwise.errors import InputError
+from negwise.integrations.host_copy import HostCopy
+from negwise.integrations.step_draws import draw_counts, draw_order, step_numbers
+from negwise.protocols import Observation, OpenLoopRule, Rule
+from negwise.schedule import OnlineK, parse_rule
+
+LAG = 8
+"""Steps between what was seen and the K that it decides."""
+COUNTS = ("wins", "pairs", "drawn_wins", "drawn_pairs", "hits", "rows", "queries", "log_k1", "loss")
+"""What a step adds up. ``hits`` and ``rows`` are over drawn negatives, ``queries`` is the number of all rows."""
+
+
+class StepControl:
+    """K for each optimizer step from ``rule``, a rule or its text as "online" or "ans:20".
+
+    ``total_steps`` is the number of optimizer steps; ``online`` needs none. Past it K holds, with one warning. With
+    ``by_call`` each call of a loss in training mode is a micro-batch of its own. A framework that says where a
+    micro-batch ends (`next_batch`) sets it to false: what calls a loss several times for one batch, as Matryoshka does,
+    then gets one draw.
+    """
+
+    def __init__(
+        self, rule: str | Rule = "online", total_steps: int | None = None, seed: int = 0, *, by_call: bool = True
+    ) -> None:
+        self.rule: Rule = parse_rule(rule) if isinstance(rule, str) else rule
+        if not isinstance(self.rule, Rule):
+            raise InputError(
+                f"got {rule!r} for a rule, expected its text, as 'online' or 'ans:20', or a rule, as AnsK(20)"
+            )
+        self.seed, self.by_call = seed, by_call
+        self.total_steps = total_steps
+        self.open_loop = isinstance(self.rule, OpenLoopRule)
+        self.step, self.k = -1, math.nan
+        self._running = False
+        self._state: dict[str, Any] = self.rule.init()
+        self._before = (self.step, self.k, self._state)
+        self._seen: dict[int, tuple[float, HostCopy]] = {}
+        self._validation: dict[int, tuple[float, list[float]]] = {}
+        self._counted = self._by_itself = False
+        self._said: set[str] = set()
+        self._rows = 0
+        self._numbers = torch.zeros(4, dtype=torch.int64)  # as `step_draws` has them
+        self._sums = torch.zeros(len(COUNTS), dtype=torch.float64)
+        self._log_sums = torch.zeros(len(COUNTS) + 2, dtype=torch.float64)
+
+    def __repr__(self) -> str:
+        return f"StepControl({self.rule!r}, total_steps={self.total_steps}, seed={self.seed})"
+
+    # What the loop says
+
+    def begins_by_itself(self) -> None:
+        """From now on the next step begins as soon as the one before has ended, or a state was loaded."""
+        self._by_itself = True
+        if not self._running:
+            self.begin(self.step + 1)
+
+    def advance(self) -> None:
+        """The step that runs has ended, and the next one begins; for loops that only say when they updated weights."""
+        # After the last update a step begins that nobody runs: that is no reason to warn.
+        self.begin(self.step + 1, past_end_is_news=self.step + 1 != self.total_steps)
+
+    def begin(self, step: int, *, past_end_is_news: bool = True) -> float:
+        """K of ``step``, which runs from now on. The same step again, as for a micro-batch, changes nothing."""
+        if self.runs(step):
+            return self.k
+        self.end()
+        if step <= self.step:
+            raise InputError(
+                f"step {step} began after step {self.step}; expected steps in order. Make a new one for each training, "
+                "or load the state of the step before"
+            )
+        if step > 0 and self.step < 0 and not self.open_loop:
+            self.say_once("anew", f"training goes on at step {step} without the state of {self.rule!r}: K starts anew")
+        self._before = (self.step, self.k, self._state)
+        self.step, self._running = step, True
+        self.k = check_k(self._next_k(step, past_end_is_news))
+        self._numbers.copy_(step_numbers(step, self.k))
+        self._rows, self._counted = 0, False
+        return self.k
+
+    def runs(self, step: int) -> bool:
+        """Whether ``step`` has begun and not ended."""
+        return self._running and self.step == step
+
+    def next_batch(self) -> None:
+        """The next micro-batch of the same step begins."""
+        self._numbers[1] += self._rows
+        self._rows, self._counted = 0, False
+
+    def end(self) -> None:
+        """The step that runs has ended: what it saw goes to the rule and to the log, added up over all ranks."""
+        if not self._running:
+            return
+        self._running = False
+        sums = distributed.total(self._sums)
+        self._sums.zero_()
+        self._log_sums[: len(COUNTS)] += sums
+        self._log_sums[-2:] += torch.tensor([self.k, 1.0], dtype=torch.float64, device=sums.device)
+        if not self.open_loop:
+            self._seen[self.step] = (self.k, HostCopy(sums))
+            self._seen.pop(self.step - LAG - 1, None)
+
+    def evaluated(self, auc: float, reliability: list[float]) -> None:
+        """The validation AUC before the next step runs, and P(K) of the validation ranks at `VALIDATION_KS`."""
+        if not self.open_loop:
+            self._validation[self.step + (not self._running)] = (auc, reliability)
+
+    @property
+    def validation(self) -> tuple[float, list[float]] | None:
+        """What the evaluation before the next step found."""
+        return self._validation.get(self.step + (not self._running))
+
+    def logs(self) -> dict[str, float]:
+        """Means over the steps since the last call: ``k``, ``k_used`` and ``win_rate``; empty where no step ended."""
+        values = self.log_values()
+        return {name: values[name] for name in ("k", "k_used", "win_rate") if values.get(name) is not None}
+
+    def log_values(self) -> dict[str, Any]:
+        """All that `negwise.records.StepRecord` has room for; an undefined value is None."""
+        sums = dict(zip((*COUNTS, "k", "steps"), self._log_sums.tolist(), strict=True))
+        self._log_sums.zero_()
+        if not sums["steps"]:
+            return {}
+
+        def ratio(over: str, of: str) -> float | None:
+            return sums[over] / sums[of] if sums[of] else None
+
+        log_k1, loss = ratio("log_k1", "queries"), ratio("loss", "queries")
+        return {
+            "k": sums["k"] / sums["steps"],
+            "k_used": ratio("pairs", "queries"),
+            "loss": loss,
+            "win_rate": ratio("wins", "pairs"),
+            "log_k1": log_k1,
+            "mi_bound": None if log_k1 is None or loss is None else log_k1 - loss,
+            "hit_rate": ratio("hits", "rows"),
+            "k_asked": self._state.get("asked"),
+            "k_reason": self._state.get("reason"),
+        }
+
+    # What the loss says
+
+    @torch.no_grad()
+    def draws(self, rows: int, width: int, device: torch.device) -> tuple[Tensor, Tensor]:
+        """How many negatives each row keeps, (rows,) int64, and an order of ``width`` places, (width,), for this batch.
+
+        ``counts[b]`` is that of `negwise.draws.counts` for row b of the whole batch: micro-batches after one another,
+        ranks side by side. The order is the same on all ranks. The ranks' batches must be equally large.
+        """
+        self.check_running()
+        if self._numbers.device != device:
+            self._numbers = self._numbers.to(device)
+        counts = draw_counts(self._numbers, distributed.process_rank() * rows, rows, self.seed)
+        order = draw_order(self._numbers, width, self.seed)
+        self.count_rows(rows)
+        return counts, order
+
+    def count_rows(self, rows: int) -> None:
+        """A batch of ``rows`` rows on each rank is on its way; the numbers of later rows follow on its own."""
+        everywhere = rows * distributed.world_size()
+        if self.by_call:
+            self._numbers[1] += everywhere
+        else:
+            self._rows = everywhere
+
+    @torch.no_grad()
+    def add(self, sums: Tensor) -> None:
+        """What a batch counted, in the order of `COUNTS`; for a batch that is seen several times, the first counts."""
+        if self._sums.device != sums.device:
+            self._sums, self._log_sums = self._sums.to(sums.device), self._log_sums.to(sums.device)
+        if self.by_call:
+            self._sums += sums
+        elif not self._counted:
+            self._sums += sums
+            self._counted = True
+
+    @property
+    def draws_besides_given(self) -> bool:
+        """Whether K is the number of drawn negatives, which are all that a closed-loop rule sees."""
+        return not self.open_loop
+
+    def say_once(self, about: str, message: str) -> None:
+        """Warn, at most once about ``about``."""
+        if about not in self._said:
+            self._said.add(about)
+            warnings.warn(message, stacklevel=3)
+
+    # What is saved
+
+    def state_dict(self) -> dict[str, Any]:
+        """The state after the last step that ended, in JSON's own types; a step that still runs will begin again."""
+        step, k, state = self._before if self._running else (self.step, self.k, self._state)
+        return {
+            "rule": repr(self.rule),
+            "seed": self.seed,
+            "step": step,
+            "k": None if math.isnan(k) else k,
+            "state": state,
+            "seen": [[at, k, copy.values] for at, (k, copy) in self._seen.items()],
+            "validation": [[at, auc, curve] for at, (auc, curve) in self._validation.items()],
+        }
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Go on from ``state``. Another rule or seed than it was made with is refused."""
+        for name, mine in (("rule", repr(self.rule)), ("seed", self.seed)):
+            if state[name] != mine:
+                raise InputError(
+                    f"the checkpoint was made with {name} {state[name]}, and this run has {mine}. Use the same {name} "
+                    "to resume, or start a new run"
+                )
+        self.step, self._running = state["step"], False
+        self.k = math.nan if state["k"] is None else state["k"]
+        self._state = state["state"]
+        self._seen = {
+            int(at): (k, HostCopy(torch.tensor(values, dtype=torch.float64))) for at, k, values in state["seen"]
+        }
+        self._validation = {int(at): (auc, list(curve)) for at, auc, curve in state["validation"]}
+        self._sums.zero_()
+        self._log_sums.zero_()
+        if self._by_itself:
+            self.begin(self.step + 1)
+
+    # Inside
+
+    def _next_k(self, step: int, past_end_is_news: bool) -> float:
+        if self.total_steps is None and not isinstance(self.rule, OnlineK):
+            raise InputError(
+                f"{self.rule!r} needs the number of optimizer steps of the whole training: pass total_steps"
+            )
+        total = step + 1 if self.total_steps is None else self.total_steps
+        if step >= total:
+            if past_end_is_news:
+                self.say_once("end", f"step {step} is past total_steps={total}: K holds from here on")
+            if not math.isnan(self.k):
+                return self.k
+            step = total - 1
+        k, self._state = self.rule.update(self._observation(step, total), self._state)
+        return k
+
+    def _observation(self, step: int, total: int) -> Observation:
+        known: dict[str, Any] = {}
+        self._validation.pop(step - LAG - 1, None)
+        if (validation := self._validation.get(step - LAG)) is not None:
+            known = {"val_auc": validation[0], "val_reliability": tuple(validation[1])}
+        if (seen := self._seen.get(step - LAG)) is not None:
+            counts = dict(zip(COUNTS, seen[1].values, strict=True))
+            known |= {"wins": counts["drawn_wins"], "pairs": int(counts["drawn_pairs"]), "hits": counts["hits"]}
+            known |= {"rows": int(counts["rows"]), "k": seen[0]}
+        return Observation(step, total, **known)
+
+    def check_running(self) -> None:
+        """Refuse a draw outside a step."""
+        if not self._running:
+            raise InputError(
+                "a loss that draws K negatives was called before its first step began. Type loss.control.begin(step) "
+                "at the start of each optimizer step, or pass optimizer= to the loss"
+            )

@@ -1,0 +1,71 @@
+"""A loop of one's own with accelerate, as a function and as one of several processes."""
+
+import json
+import sys
+import warnings
+from pathlib import Path
+
+import torch
+from accelerate import Accelerator
+from torch.utils.data import DataLoader, TensorDataset
+
+from negwise.integrations import KInfoNCE
+from negwise.integrations.accelerate import attach
+
+DIM, ROWS = 12, 640
+
+
+def pairs(rows=ROWS, seed=0):
+    x = torch.randn(rows, DIM, generator=torch.Generator().manual_seed(seed))
+    return TensorDataset(x, x.roll(1, 1))
+
+
+def train(rule, *, batch=32, accumulation=1, workers=0, epochs=1, folder=None, resume=None, save_at=None, **options):
+    """What was logged of each step, and the scores before and after."""
+    torch.manual_seed(0)
+    accelerator = Accelerator(cpu=True, gradient_accumulation_steps=accumulation, **options)
+    model = torch.nn.Linear(DIM, DIM, bias=False)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.3)
+    loader = DataLoader(pairs(), batch, num_workers=workers)
+    model, optimizer, loader = accelerator.prepare(model, optimizer, loader)
+    steps = epochs * len(loader) // accumulation
+    loss = attach(accelerator, KInfoNCE(rule, steps, temperature=0.25, gather=True), optimizer)
+    if resume is not None:
+        accelerator.load_state(resume)
+    held_out = pairs(96, 1).tensors
+    part = slice(accelerator.process_index * 96 // accelerator.num_processes, None)
+    part = slice(part.start, part.start + 96 // accelerator.num_processes)
+
+    def evaluate():
+        loss.eval()
+        with torch.no_grad():
+            loss(model(held_out[0][part]), held_out[1][part])
+        loss.train()
+        return loss.scores()
+
+    logs, first = [], evaluate() if resume is None else None
+    for _ in range(epochs):
+        data = loader if resume is None else accelerator.skip_first_batches(loader, (loss.control.step) * accumulation)
+        for query, positive in data:
+            with accelerator.accumulate(model):
+                accelerator.backward(loss(model(query), positive))
+                optimizer.step()
+                optimizer.zero_grad()
+            if accelerator.sync_gradients:
+                logs.append(loss.logs())
+                if save_at == len(logs):
+                    accelerator.save_state(folder)
+    return logs, first, evaluate(), [one.detach().clone() for one in model.parameters()]
+
+
+def summary(batch):
+    """A run of two epochs in JSON's types; each rank has ``batch`` rows."""
+    logs, first, last, weights = train("online", batch=batch, epochs=2)
+    return {"logs": logs, "auc": [first.auc, last.auc], "weights": weights[0].flatten().tolist()}
+
+
+if __name__ == "__main__":
+    warnings.simplefilter("ignore")
+    found = summary(16)
+    if Accelerator().is_main_process:
+        Path(sys.argv[1]).write_text(json.dumps(found))

@@ -1,0 +1,153 @@
+"""`attach` for a CrossEncoderTrainer, with the real framework."""
+
+import pytest
+import torch
+from sentence_transformers.cross_encoder import CrossEncoder, CrossEncoderTrainer, CrossEncoderTrainingArguments
+from sentence_transformers.cross_encoder.losses import BinaryCrossEntropyLoss, MultipleNegativesRankingLoss
+from tiny_bert import text_pairs
+
+from negwise.draws import Key, counts
+from negwise.errors import InputError
+from negwise.integrations.cross_encoder import attach
+from negwise.schedule import AnsK
+
+
+def make_trainer(
+    bert, out, rule=None, train=None, evaluate=None, make_loss=MultipleNegativesRankingLoss, run=None, **args
+):
+    torch.manual_seed(0)
+    model = CrossEncoder(bert, num_labels=1, device="cpu")
+    settings = {
+        "output_dir": str(out),
+        "max_steps": 6,
+        "per_device_train_batch_size": 16,
+        "per_device_eval_batch_size": 16,
+        "logging_steps": 1,
+        "learning_rate": 1e-3,
+        "report_to": "none",
+        "save_strategy": "no",
+        "disable_tqdm": True,
+        "use_cpu": True,
+        "dataloader_pin_memory": False,
+    }
+    if evaluate is not None:
+        settings |= {"eval_strategy": "steps", "eval_steps": 6}
+    trainer = CrossEncoderTrainer(
+        model=model,
+        args=CrossEncoderTrainingArguments(**settings | args),
+        train_dataset=text_pairs(400) if train is None else train,
+        eval_dataset=evaluate,
+        loss=make_loss(model),
+    )
+    if rule is not None:
+        attach(trainer, rule, run=run)
+    return trainer
+
+
+def steps_of(trainer):
+    return [entry for entry in trainer.state.log_history if "loss" in entry]
+
+
+def evals_of(trainer):
+    return [entry for entry in trainer.state.log_history if "eval_auc" in entry]
+
+
+def all_negatives(model):
+    return MultipleNegativesRankingLoss(model, num_negatives=None)
+
+
+@pytest.mark.parametrize("negatives", [0, 1])
+def test_with_all_negatives_it_is_the_frameworks_own_loss(tiny_bert, tmp_path, negatives):
+    data = text_pairs(96, negatives)
+    options = {"train": data, "make_loss": all_negatives, "max_steps": 3}
+    own = make_trainer(tiny_bert, tmp_path, None, **options)
+    ours = make_trainer(tiny_bert, tmp_path, str(15 + 16 * negatives), **options)
+    for trainer in (own, ours):
+        trainer.train()
+    assert [e["loss"] for e in steps_of(ours)] == pytest.approx([e["loss"] for e in steps_of(own)], rel=1e-4)
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_only_the_kept_pairs_are_scored(tiny_bert, tmp_path, workers):
+    trainer = make_trainer(tiny_bert, tmp_path, "ans:5", dataloader_num_workers=workers)
+    scored, own = [], trainer.loss.call_model_with_pairs
+    trainer.loss.call_model_with_pairs = lambda pairs, **options: (scored.append(len(pairs)), own(pairs, **options))[1]
+    trainer.train()
+    expected = [counts(AnsK(5)(step / 5), 16, Key(42, step)) for step in range(6)]
+    assert [e["k_used"] for e in steps_of(trainer)] == [one.mean() for one in expected]
+    assert sum(scored) == sum(16 + one.sum() for one in expected)
+
+
+def test_given_first_missing_and_equal_texts(tiny_bert, tmp_path):
+    data = text_pairs(16, 1, ragged=True)
+    given = sum(map(bool, data["negative_1"]))
+    trainer = make_trainer(tiny_bert, tmp_path, "1", train=data, max_steps=1)
+    seen, own = [], trainer.loss.call_model_with_pairs
+    trainer.loss.call_model_with_pairs = lambda pairs, **options: (seen.extend(pairs), own(pairs, **options))[1]
+    trainer.train()
+    own_negative = dict(zip(data["anchor"], data["negative_1"], strict=True))
+    chosen = seen[16:]
+    assert len(chosen) == 16 and "" not in [text for _, text in chosen]
+    assert sum(own_negative[query] == text for query, text in chosen) == given
+    positives = list(data["positive"])
+    positives[5] = positives[3]
+    data = text_pairs(16).remove_columns("positive").add_column("positive", positives)
+    trainer = make_trainer(tiny_bert, tmp_path, "15", train=data, max_steps=1)
+    trainer.train()
+    assert steps_of(trainer)[0]["k_used"] == (14 * 15 + 2 * 14) / 16
+
+
+def test_online_k_auc_resume_and_page(tiny_bert, tmp_path):
+    options = {"evaluate": text_pairs(64, seed=1), "max_steps": 24, "save_strategy": "steps", "save_steps": 12}
+    trainer = make_trainer(tiny_bert, tmp_path / "out", "online", run=tmp_path / "run", learning_rate=3e-3, **options)
+    trainer.train()
+    evals = evals_of(trainer)
+    assert [entry["step"] for entry in evals][:2] == [0, 6]
+    assert {entry["eval_auc_pairs"] for entry in evals} == {64 * 4} and evals[0]["eval_auc_queries"] == 64
+    from negwise.report.write_report import write_report
+
+    assert "online" in write_report([tmp_path / "run"]).read_text()
+    again = make_trainer(tiny_bert, tmp_path / "out", "online", learning_rate=3e-3, **options)
+    again.train(resume_from_checkpoint=str(tmp_path / "out" / "checkpoint-12"))
+    assert [e["k"] for e in steps_of(again)] == [e["k"] for e in steps_of(trainer)]
+    other = make_trainer(tiny_bert, tmp_path / "out", "4", **options)
+    with pytest.raises(InputError, match="Use the same rule to resume"):
+        other.train(resume_from_checkpoint=str(tmp_path / "out" / "checkpoint-12"))
+
+
+def test_accumulation_is_one_step(tiny_bert, tmp_path):
+    trainer = make_trainer(
+        tiny_bert, tmp_path, "2.5", max_steps=2, per_device_train_batch_size=8, gradient_accumulation_steps=2
+    )
+    trainer.train()
+    for step, entry in enumerate(steps_of(trainer)):
+        assert entry["k_used"] == counts(2.5, 16, Key(42, step)).mean()
+
+
+def test_a_model_that_improves(tiny_bert, tmp_path):
+    def with_questions(rows, seed):
+        """Given negatives are questions, not answers: a random BERT learns to tell them apart in a few steps."""
+        data = text_pairs(rows, seed=seed)
+        return data.add_column("negative", [data["anchor"][(row + 7) % rows] for row in range(rows)])
+
+    trainer = make_trainer(
+        tiny_bert,
+        tmp_path,
+        "online",
+        train=with_questions(400, 0),
+        evaluate=with_questions(96, 1),
+        make_loss=lambda model: MultipleNegativesRankingLoss(model, num_negatives=1),
+        max_steps=60,
+        eval_steps=30,
+        learning_rate=3e-3,
+    )
+    trainer.train()
+    evals = evals_of(trainer)
+    assert evals[0]["eval_auc"] < 0.6 and evals[-1]["eval_auc"] > evals[0]["eval_auc"] + 0.1
+
+
+def test_what_has_no_k_is_refused(tiny_bert, tmp_path):
+    with pytest.raises(InputError, match="loss is BinaryCrossEntropyLoss, and K is that of"):
+        make_trainer(tiny_bert, tmp_path, "4", make_loss=BinaryCrossEntropyLoss)
+    with pytest.raises(InputError, match="attach got a int, expected a CrossEncoderTrainer"):
+        attach(4)

@@ -1,0 +1,15 @@
+"""Run a script of this folder in two processes and read what rank 0 wrote."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+
+def run_on_two(script, out, *words):
+    """``script`` is called with ``words`` and ``out``, the file that it writes."""
+    launch = ["-m", "torch.distributed.run", "--standalone", "--nproc_per_node=2"]
+    path = Path(__file__).with_name(script)
+    done = subprocess.run([sys.executable, *launch, path, *words, out], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr[-3000:]
+    return json.loads(Path(out).read_text())

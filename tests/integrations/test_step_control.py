@@ -1,0 +1,190 @@
+"""`StepControl`: K of the step that runs, its draws, what it saw, its state."""
+
+import json
+import math
+
+import pytest
+import torch
+
+from negwise.draws import Key, counts
+from negwise.errors import InputError
+from negwise.integrations import KInfoNCE, StepControl
+from negwise.integrations.step_control import COUNTS, LAG
+from negwise.protocols import Observation
+from negwise.schedule import AnsK, ConstantK, FunctionK, OnlineK
+
+CPU = torch.device("cpu")
+
+
+def sums(wins=0.0, pairs=0.0, hits=0.0, rows=0.0, loss=0.0):
+    """What a batch without given negatives counts."""
+    return torch.tensor([wins, pairs, wins, pairs, hits, rows, rows, 0.0, loss], dtype=torch.float64)
+
+
+def test_k_of_each_step_is_the_rules():
+    control = StepControl("ans:20", total_steps=101)
+    for step in range(101):
+        assert control.begin(step) == AnsK(20)(step / 100)
+        assert control.begin(step) == control.k  # a micro-batch of the same step
+        control.end()
+
+
+def test_counts_are_those_of_the_draws_over_micro_batches():
+    control = StepControl(ConstantK(2.3), total_steps=9, seed=2**40 + 7)
+    for step in range(3):
+        control.begin(step)
+        drawn = torch.cat([control.draws(rows, 4, CPU)[0] for rows in (5, 8, 3)])
+        assert drawn.tolist() == counts(2.3, 16, Key(2**40 + 7, step)).tolist()
+
+
+def test_one_draw_for_a_batch_that_is_seen_several_times():
+    control = StepControl("2.5", total_steps=9, by_call=False)
+    control.begin(0)
+    first, again = control.draws(8, 20, CPU), control.draws(8, 20, CPU)
+    assert first[0].tolist() == again[0].tolist() and first[1].tolist() == again[1].tolist()
+    control.add(sums(pairs=4, rows=8))
+    control.add(sums(pairs=400, rows=800))
+    control.next_batch()
+    other = control.draws(8, 20, CPU)
+    assert other[1].tolist() != first[1].tolist()
+    assert other[0].tolist() == counts(2.5, 16, Key(0, 0)).tolist()[8:]
+    control.end()
+    assert control.logs()["k_used"] == 0.5  # the first of them counted
+
+
+def test_order_is_a_fair_permutation():
+    control = StepControl("1", total_steps=4000)
+    seen = torch.zeros(5, 5)
+    for step in range(4000):
+        control.begin(step)
+        order = control.draws(1, 5, CPU)[1]
+        assert sorted(order.tolist()) == list(range(5))
+        seen[torch.arange(5), order] += 1
+    # Each place is first, second, ... with probability 1/5; chi-square with 16 degrees of freedom, 99.9% at 39.3.
+    assert float(((seen - 800) ** 2 / 800).sum()) < 39.3
+
+
+def test_online_sees_what_was_seen_a_lag_before():
+    rule, state, control = OnlineK(0.2), OnlineK(0.2).init(), StepControl(OnlineK(0.2))
+    ks = []
+    for step in range(40):
+        known = {} if step < LAG else {"wins": 90.0, "pairs": 100, "hits": 16.0, "rows": 20, "k": ks[step - LAG]}
+        expected, state = rule.update(Observation(step, step + 1, **known), state)
+        ks.append(control.begin(step))
+        assert ks[-1] == expected
+        control.add(sums(90.0, 100.0, 16.0, 20.0))
+    assert ks[-1] > ks[0] == 4.0
+    assert control.log_values()["k_reason"].startswith("P(K) held at 0.2")
+
+
+def test_validation_bounds_online_k():
+    control = StepControl(OnlineK(0.2))
+    control.evaluated(0.6, [0.4**i for i in range(1, 22)])
+    for step in range(60):
+        control.begin(step)
+        control.add(sums(99.0, 100.0, 20.0, 20.0))
+    assert control.log_values()["k_reason"] == "bounded by the validation ranks"
+    assert control.k < 8
+
+
+def test_logs_are_means_since_the_last_ones():
+    control = StepControl(FunctionK(lambda fraction: 2 + fraction), total_steps=3)
+    assert control.logs() == {}
+    for step in range(3):
+        control.begin(step)
+        control.add(sums(3.0, 4.0, 1.0, 2.0, loss=2.0))
+        control.add(sums(1.0, 4.0, 1.0, 2.0, loss=6.0))
+    control.end()
+    assert control.logs() == {"k": 2.5, "k_used": 2.0, "win_rate": 0.5}
+    assert control.logs() == {}
+
+
+def test_state_is_json_and_resumes_exactly():
+    def run(control, start, stop):
+        ks = []
+        for step in range(start, stop):
+            ks.append(control.begin(step))
+            control.add(sums(90.0 + step, 100.0, 10.0 + step % 7, 20.0))
+            if step == 11:
+                control.evaluated(0.9, [0.9**i for i in range(1, 22)])
+            control.end()
+        return ks
+
+    whole = run(StepControl("online:0.3", seed=5), 0, 40)
+    control = StepControl("online:0.3", seed=5)
+    first = run(control, 0, 15)
+    state = json.loads(json.dumps(control.state_dict()))
+    again = StepControl("online:0.3", seed=5)
+    again.load_state_dict(state)
+    assert first + run(again, 15, 40) == whole
+    control.begin(15)  # a checkpoint in the middle of a step: the step begins again
+    control.add(sums(1.0, 1.0, 1.0, 1.0))
+    again = StepControl("online:0.3", seed=5)
+    again.load_state_dict(json.loads(json.dumps(control.state_dict())))
+    assert first + run(again, 15, 40) == whole
+
+
+def test_another_rule_or_seed_is_refused():
+    control = StepControl("ans:20", total_steps=5, seed=1)
+    control.begin(0)
+    state = control.state_dict()
+    with pytest.raises(
+        InputError, match=r"made with rule AnsK\(peak=20.*this run has ConstantK\(k=4\).*Use the same rule"
+    ):
+        StepControl("4", 5, seed=1).load_state_dict(state)
+    with pytest.raises(InputError, match="made with seed 1, and this run has 2"):
+        StepControl("ans:20", 5, seed=2).load_state_dict(state)
+
+
+def test_past_the_end_k_holds_with_one_warning():
+    control = StepControl("warm:20", total_steps=3)
+    ks = [control.begin(step) for step in range(3)]
+    with pytest.warns(UserWarning, match="step 3 is past total_steps=3: K holds") as said:
+        ks += [control.begin(step) for step in (3, 4, 5)]
+    assert ks[2:] == [20.0] * 4 and len(said) == 1
+
+
+def test_steps_that_are_not_known():
+    with pytest.raises(InputError, match=r"AnsK\(peak=20.*needs the number of optimizer steps.*total_steps"):
+        StepControl("ans:20").begin(0)
+    assert StepControl("online").begin(0) == 4.0
+    control = StepControl("online")
+    control.begin(0)
+    control.begin(1)
+    with pytest.raises(InputError, match="step 0 began after step 1; expected steps in order"):
+        control.begin(0)
+
+
+def test_a_resume_without_state_is_said():
+    with pytest.warns(UserWarning, match=r"goes on at step 7 without the state of OnlineK.*K starts anew"):
+        StepControl("online").begin(7)
+
+
+def test_bad_rules():
+    with pytest.raises(InputError, match="cannot read K from 'onlin'"):
+        StepControl("onlin")
+    with pytest.raises(InputError, match="got 4 for a rule, expected its text"):
+        StepControl(4)
+    with pytest.raises(InputError, match="called before its first step began"):
+        KInfoNCE("online")(torch.eye(2), torch.eye(2))
+    with pytest.raises(InputError, match=r"KInfoNCE\(\) has no rule for K"):
+        KInfoNCE()(torch.eye(2), torch.eye(2))
+
+
+def test_counts_have_names():
+    assert len(COUNTS) == len(sums()) and math.isnan(StepControl().k)
+
+
+def test_a_loop_that_says_when_it_updated_weights():
+    weight = torch.nn.Parameter(torch.zeros(2))
+    optimizer = torch.optim.SGD([weight], lr=0.1)
+    loss = KInfoNCE("warm:20:1", total_steps=3, optimizer=optimizer)
+    ks = []
+    for _ in range(3):  # no warning after the last update
+        ks.append(loss.control.k)
+        optimizer.step()
+    assert ks == [1.0, 10.5, 20.0]
+    with pytest.warns(UserWarning, match="step 4 is past total_steps=3: K holds"):
+        optimizer.step()
+    with pytest.raises(InputError, match="got int for optimizer"):
+        KInfoNCE("4", total_steps=3, optimizer=4)
