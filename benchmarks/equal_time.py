@@ -1,10 +1,12 @@
 """The main job against plain runs in the same time: ``python -m benchmarks equal_time`` prints the record.
 
-To measure anew: ``python -m benchmarks.equal_time times TASK... --out DIR`` times steps at every K, on a quiet machine.
-``choose`` trains the peers, `train` with each fixed K at a third, once and three times the recipe's rate, for the steps
-that ``--seconds`` buy at their own pace, two seeds; they may share the machine (``--workers``). ``compare`` trains the
-best peer, K = 100 and K = 1 at the recipe's rate with five other seeds. ``run`` does the main job with that budget and
-the same five seeds, one after another, alone. ``record FILE...`` writes ``results/equal_time.json``.
+To measure anew: ``python -m benchmarks.equal_time times TASK... --out DIR`` times steps at every K, on a quiet machine
+and with all of its cores, as the main job has them. ``choose`` trains the peers, `train` with each fixed K (``--k``:
+only these) at a third, once and three times the recipe's rate, for the steps that ``--seconds`` buy at their own pace,
+two seeds; they may share the machine (``--workers``). ``compare`` trains the best peer, K = 100 and K = 1 at the
+recipe's rate with five other seeds. ``run`` does the main job with that budget and the same five seeds, one after
+another, alone. ``record FILE...`` writes ``results/equal_time.json``. Where there are fewer than 100 negatives, all of
+them stand for K = 100.
 """
 
 from __future__ import annotations
@@ -20,23 +22,25 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from benchmarks import data
-from benchmarks.crossed import Contrast, crossed_contrast, fold_contrast
+from benchmarks.crossed import Contrast, crossed_contrast
 from benchmarks.online import TASKS, read, save
 from benchmarks.side_by_side import run_jobs
 from benchmarks.table import Row
 from negwise.files import write_atomically
+from negwise.metrics.model_ranking import subset_places
 
 RECORD = Path(__file__).parent / "results" / "equal_time.json"
 CHOOSING, COMPARING = (400, 401), (500, 501, 502, 503, 504)
 """Seeds; none was used for anything before."""
 SCALES = (1 / 3, 1.0, 3.0)
 TOLERANCE, UNDECIDED = 0.03, 0.10
-RUN, BASE, USUAL = "run", "1 at 1 x", "100 at 1 x"
+RUN, BASE = "run", "1 at 1 x"
 BASE_SEEDS = COMPARING[:2]
 """K = 1 is trained with fewer seeds: only the size of the gain rests on it."""
-KNOWN = {"ml-1m": "1000 at 1 x"}
+KNOWN = {("ml-1m", "ndcg@10"): "1000 at 1 x"}
 """Best peers that are on record already: K by the choosing runs of ``benchmarks.online``, the rate by those of
 ``benchmarks.recipes``."""
 
@@ -68,17 +72,20 @@ def fields_of(task: str) -> dict[str, Any]:
 def times_of(task: str) -> dict[str, Any]:
     """Seconds of a step at every K of a task, and of an evaluation."""
     warnings.filterwarnings("ignore")
-    from negwise.jobs.plan import step_costs, time_one_run
+    from negwise.jobs.plan import parallelism, step_costs, time_one_run
     from negwise.requests import TrainRequest
     from negwise.tasks import make_task, max_negatives, with_recipe
+    from negwise.tasks.recipes import resolve_device
 
     request = with_recipe(TrainRequest(**fields_of(task), k="100", evaluate_training=False))
+    request = replace(request, threads=parallelism(1, resolve_device(request.device), 1)[1])
     made = make_task(request)
     most = max_negatives(made.data, request.negatives, request.pool, request.batch_size)
     ks = sorted({float(most) if k == "all" else min(float(k), float(most)) for k in TASKS[task].ks})
     costs = {cost.k: cost.seconds for cost in step_costs(request, made, ks)}
     steps = {k: costs.get(float(most) if k == "all" else min(float(k), float(most))) for k in TASKS[task].ks}
-    return {"task": task, "steps": steps, "evaluation": time_one_run(request, made)[0].evaluation}
+    evaluation = time_one_run(request, made)[0].evaluation
+    return {"task": task, "threads": request.threads, "steps": steps, "evaluation": evaluation}
 
 
 def train(job: Job) -> list[dict[str, Any]]:
@@ -135,14 +142,21 @@ def _found(job: Job, folder: Path, scores: Any, steps: int, seconds: float | Non
     }  # fmt: skip
 
 
-def peers_of(task: str, metric: str, times: dict[str, Any], seconds: float, seeds: Sequence[int]) -> list[Job]:
-    """Every K at every rate, for the steps that ``seconds`` buy at its own pace."""
+def usual(task: str) -> str:
+    """K = 100 at the recipe's rate, or all negatives where there are fewer."""
+    return "100 at 1 x" if "100" in TASKS[task].ks else "all at 1 x"
+
+
+def peers_of(
+    task: str, metric: str, times: dict[str, Any], seconds: float, seeds: Sequence[int], ks: Sequence[str] = ()
+) -> list[Job]:
+    """Every K, or those of ``ks``, at every rate, for the steps that ``seconds`` buy at its own pace."""
     return [
         Job(task, metric, k, scale, seed, int(seconds / step))
         for seed in seeds
         for k, step in times["steps"].items()
         for scale in SCALES
-        if step is not None
+        if step is not None and (not ks or k in ks)
     ]
 
 
@@ -153,25 +167,33 @@ def mean_of(found: Sequence[dict[str, Any]], rule: str, split: str, seeds: Seque
 
 def best_peer(found: Sequence[dict[str, Any]], task: str) -> str:
     """The peer with the best mean validation score over the two seeds that choose."""
-    if task in KNOWN:
-        return KNOWN[task]
+    if (task, found[0]["metric"]) in KNOWN:
+        return KNOWN[task, found[0]["metric"]]
     rules = dict.fromkeys(one["rule"] for one in found if one["rule"] != RUN)
     means = {rule: mean_of(found, rule, "val", CHOOSING) for rule in rules}
     return max((rule for rule in means if means[rule] is not None), key=lambda rule: means[rule] or 0.0)
 
 
-def contrast(found: Sequence[dict[str, Any]], task: str, rule: str, other: str) -> Contrast:
+def contrast(found: Sequence[dict[str, Any]], rule: str, other: str) -> Contrast:
+    """The difference of two rules, paired by seed and query."""
     by = {(one["rule"], one["seed"]): one["values"].astype(float) for one in found}
     seeds = [seed for seed in COMPARING if (rule, seed) in by and (other, seed) in by]
-    gaps = [by[rule, seed] - by[other, seed] for seed in seeds]
-    if TASKS[task].folds:
-        return fold_contrast(np.array([gap.mean() for gap in gaps]))
-    return crossed_contrast(np.stack(gaps))
+    sizes = [len(by[name, seed]) for name in (rule, other) for seed in seeds]
+    same = {key: of_queries(values, min(sizes), max(sizes)) for key, values in by.items() if key[0] in (rule, other)}
+    return crossed_contrast(np.stack([same[rule, seed] - same[other, seed] for seed in seeds]))
 
 
-def judge(found: Sequence[dict[str, Any]], task: str, other: str) -> dict[str, Any]:
+def of_queries(values: NDArray[Any], size: int, queries: int) -> NDArray[Any]:
+    """The values of ``size`` of so many queries, of which ``values`` may have more: a main job may evaluate fewer.
+
+    They are the first of one random order, so that fewer of them are always among more.
+    """
+    return values[np.isin(subset_places(queries, len(values)), subset_places(queries, size))]
+
+
+def judge(found: Sequence[dict[str, Any]], other: str) -> dict[str, Any]:
     """Whether the main job holds against ``other``, whose gain is that over K = 1."""
-    gap, gain = contrast(found, task, RUN, other), contrast(found, task, other, BASE).mean
+    gap, gain = contrast(found, RUN, other), contrast(found, other, BASE).mean
     held = gap.mean >= -max(TOLERANCE * gain, gap.se)
     verdict = "not decided" if gap.se > UNDECIDED * gain else "holds" if held else "does not hold"
     return {"against": other, **asdict(gap), "gain": gain, "verdict": verdict}
@@ -184,14 +206,16 @@ def record(paths: Sequence[Path]) -> dict[str, Any]:
     for task, metric in dict.fromkeys((one["task"], one["metric"]) for one in found):
         mine = [one for one in found if (one["task"], one["metric"]) == (task, metric)]
         best = best_peer(mine, task)
-        whole = [rule for rule in dict.fromkeys((best, USUAL)) if mean_of(mine, rule, "test", COMPARING) is not None]
+        whole = [
+            rule for rule in dict.fromkeys((best, usual(task))) if mean_of(mine, rule, "test", COMPARING) is not None
+        ]
         ready = all(mean_of(mine, *need) is not None for need in ((RUN, "test", COMPARING), (BASE, "test", BASE_SEEDS)))
         rules = dict.fromkeys(one["rule"] for one in mine)
         cells[f"{task}, {metric}"] = {
             "best peer": best,
             "choosing, validation": {rule: mean_of(mine, rule, "val", CHOOSING) for rule in rules},
             "comparing, test": {rule: mean_of(mine, rule, "test", COMPARING) for rule in rules},
-            "run": [judge(mine, task, other) for other in whole] if ready else [],
+            "run": [judge(mine, other) for other in whole] if ready else [],
             "runs": [{name: value for name, value in one.items() if name not in ("values", "wins")} for one in mine],
         }
     seeds = {"choosing": CHOOSING, "comparing": COMPARING}
@@ -217,6 +241,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=RECORD, help="a folder; for record, the file")
     parser.add_argument("--seconds", type=float, default=60.0, help="wall time of the main job")
     parser.add_argument("--metric", help="instead of the task's own")
+    parser.add_argument("--k", nargs="*", default=(), help="only these K, with choose")
     parser.add_argument("--done", type=Path, nargs="*", default=[], help="files of earlier calls")
     parser.add_argument("--workers", type=int, default=1)
     parser.add_argument("--limit", type=float, default=1e9, help="seconds for all of it")
@@ -238,10 +263,10 @@ def main() -> None:
             continue
         times = json.loads((asked.out / f"{task}-times.json").read_text())
         seeds = CHOOSING if asked.what == "choose" else COMPARING
-        peers = peers_of(task, metric, times, asked.seconds, seeds)
+        peers = peers_of(task, metric, times, asked.seconds, seeds, asked.k if asked.what == "choose" else ())
         if asked.what == "compare":
             mine = [one for one in earlier if (one["task"], one["metric"]) == (task, metric)]
-            kept = (best_peer(mine, task), USUAL, BASE)
+            kept = (best_peer(mine, task), usual(task), BASE)
             peers = [job for job in peers if job.name in kept and (job.name != BASE or job.seed in BASE_SEEDS)]
         jobs += peers
     known = {(one["task"], one["metric"], one["rule"], one["seed"]) for one in earlier}

@@ -204,9 +204,14 @@ def subset(split: Any, size: int) -> Any:
     queries = len(split.query_examples)
     if size >= queries:
         return split
-    kept = np.sort(np.random.default_rng(SUBSET_SEED).permutation(queries)[:size])
+    kept = subset_places(queries, size)
     changes = {name: getattr(split, name)[kept] for name in ("query_examples", "groups") if hasattr(split, name)}
     return replace(split, **changes)
+
+
+def subset_places(queries: int, size: int) -> Ints:
+    """(size,) Which of so many queries `subset` keeps, in their order."""
+    return np.sort(np.random.default_rng(SUBSET_SEED).permutation(queries)[:size])
 
 
 def rank_positives(
