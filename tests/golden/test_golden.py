@@ -9,6 +9,9 @@ from make_golden import GOLDEN, summary
 
 RECORD = json.loads(GOLDEN.read_text())
 CLOSE = 1e-5
+ROUNDING = "attention.projections.bias"
+"""Attention does not depend on the bias of its keys. Their gradient is a rounding error, which Adam makes as large as
+any other, so that the norm of these biases differs from one kind of CPU to the next."""
 
 
 @pytest.fixture(scope="module")
@@ -36,4 +39,8 @@ def numbers(found, name=""):
 def test_a_golden_run_is_what_it_was(model, data, negwise, tmp_path):
     code, _, error = negwise(*arguments(model, data, tmp_path / "run"))
     assert code == 0, error
-    assert numbers(summary(tmp_path / "run")) == pytest.approx(numbers(RECORD[model]), rel=CLOSE, abs=CLOSE)
+    found, known = (numbers(one) for one in (summary(tmp_path / "run"), RECORD[model]))
+    assert found.keys() == known.keys()
+    for place in [place for place in known if place.endswith(ROUNDING)]:
+        del found[place], known[place]
+    assert found == pytest.approx(known, rel=CLOSE, abs=CLOSE)
