@@ -257,7 +257,23 @@ class Bar:
 
 
 def _figures(record: StepRecord) -> str:
-    return f"K {record.k:.3g}  loss {record.loss:.4f}"
+    """ "K 4.25  loss 1.5000", and of online K "K 752 (asked 2044, ndcg@10)  hits 0.213  loss 5.1234"."""
+    parts = [f"K {_short(record.k)}{_bound(record)}", f"loss {record.loss:.4f}"]
+    if record.k_asked is not None and record.hit_rate is not None:
+        parts.insert(1, f"hits {record.hit_rate:.3f}")
+    return "  ".join(parts)
+
+
+def _bound(record: StepRecord) -> str:
+    """The K that the rule asked for, and what it met, where K is at a bound."""
+    name, _, _ = (record.k_reason or "").partition(",")
+    if record.k_asked is None or not name.startswith(("bounded by ", "min_k")):
+        return ""
+    return f" (asked {_short(record.k_asked)}, {name.removeprefix('bounded by ').removeprefix('K for ')})"
+
+
+def _short(k: float | None) -> str:
+    return "-" if k is None else f"{k:.0f}" if k >= 100 else f"{k:.3g}"
 
 
 def scores_in_words(scores: Scores, metric: str) -> str:
