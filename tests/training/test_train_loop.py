@@ -291,6 +291,25 @@ def test_a_bar_in_eighty_columns(monkeypatch):
     assert re.fullmatch(pattern, last), last
 
 
+def test_what_matters_least_goes_first_in_eighty_columns(monkeypatch):
+    """Online K at a bound: the rate and the loss give way, not the step, K, hits or the time left."""
+
+    class Terminal(io.StringIO):
+        def isatty(self):
+            return True
+
+    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.setenv("TERM", "xterm")
+    stream = Terminal()
+    with display(10000, 0, stream, "ndcg@10") as bar:
+        bar.evaluation(replace(EVALUATION, metrics={"ndcg@10": 0.1234}))
+        for step in range(1, 60):
+            bar.step(replace(ONLINE, step=step))
+    last = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", stream.getvalue().split("\r")[-1]).strip()
+    pattern = r".*59/10000 .*ndcg@10 val 0\.123  K 752 \(asked 2044, ndcg@10\)  hits 0\.213 .*(\d:\d\d:\d\d|-:--:--)"
+    assert re.fullmatch(pattern, last), last
+
+
 def test_tensorboard_has_to_be_there(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "tensorboard", None)
     with pytest.raises(MissingExtra, match="tensorboard"):

@@ -186,8 +186,8 @@ def _watch(observation: Observation, state: State) -> dict[str, Any]:
     counted = observation.rows > 0
     rows = float(observation.rows) if counted else observation.pairs / max(observation.k, 1.0)
     mean_k = observation.pairs / rows  # what rows had, which may be less than what was asked for
-    by_row = counted and observation.log_k1 is not None
-    log_k = math.log(math.expm1(observation.log_k1 / rows) if by_row else mean_k)
+    by_row = observation.log_k1 if counted else None
+    log_k = math.log(mean_k if by_row is None else math.expm1(by_row / rows))
     fade = DECAY if rows >= SMALL_BATCH else DECAY_OF_SMALL_BATCHES
     return {
         **state,
