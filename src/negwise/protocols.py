@@ -27,9 +27,10 @@ class Observation:
     The counts are those of an earlier step, ``step - lag``, and so is the ``k`` that they were made with. Of the
     ``pairs`` of a positive and a negative, ``wins`` were won (a tie is half a win): ``wins / pairs`` estimates AUC at
     any K. Of the ``rows``, ``hits`` had a positive above all of its negatives (with ties 1 / (1 + ties)). Only drawn
-    negatives count. ``rows`` is 0 beside ``pairs`` for a loss that counts no hits. ``val_auc`` comes after an
-    evaluation, with the same lag, and so does ``val_reliability``: P(K) of the validation ranks at `VALIDATION_KS`.
-    Nothing is known yet in the first steps: all counts are 0.
+    negatives count. ``rows`` is 0 beside ``pairs`` for a loss that counts no hits. ``log_k1`` is the sum of ln(K + 1)
+    over ``rows``, each with the K that it had; None where that is not known. ``val_auc`` comes after an evaluation,
+    with the same lag, and so does ``val_reliability``: P(K) of the validation ranks at `VALIDATION_KS`. Nothing is
+    known yet in the first steps: all counts are 0.
     """
 
     step: int
@@ -38,6 +39,7 @@ class Observation:
     pairs: int = 0
     hits: float = 0.0
     rows: int = 0
+    log_k1: float | None = None
     k: float | None = None
     val_auc: float | None = None
     val_reliability: tuple[float, ...] | None = None

@@ -83,7 +83,7 @@ def test_validation_bounds_online_k():
     for step in range(60):
         control.begin(step)
         control.add(sums(99.0, 100.0, 20.0, 20.0))
-    assert control.log_values()["k_reason"] == "bounded by the validation ranks"
+    assert control.log_values()["k_reason"] == "bounded by validation, far behind training"
     assert control.k < 8
 
 

@@ -16,6 +16,7 @@ def reason_of(rule, **seen):
 
 GOOD = {"wins": 900, "pairs": 900, "hits": 95, "rows": 100}
 MEMORISED = tuple(0.5 if k <= 1 else 0.01 for k in VALIDATION_KS)
+HEALTHY = tuple(1 / (1 + k / 50) for k in VALIDATION_KS)
 
 
 @pytest.mark.parametrize(
@@ -29,7 +30,9 @@ MEMORISED = tuple(0.5 if k <= 1 else 0.01 for k in VALIDATION_KS)
             "2 negatives are enough for HR@5 among these candidates.",
         ),
         (reason_of(OnlineK(0.3, min_k=50), wins=1, pairs=900, hits=1, rows=100), "at its floor, 50"),
-        (reason_of(OnlineK(0.3), val_reliability=MEMORISED, **GOOD), "Validation held K back"),
+        (reason_of(OnlineK(0.3), val_reliability=MEMORISED, **GOOD), "held K back: the model ranked its training data"),
+        (reason_of(OnlineK(0.3), val_reliability=HEALTHY, **GOOD), "all its negatives in 30% of the rows."),
+        ("bounded by the validation ranks", "The last evaluation held K back."),
         (OnlineK().update(Observation(0, 100), OnlineK().init())[1]["reason"], "too short for K to move"),
         ("something new", "What set K: something new."),
     ],

@@ -57,6 +57,13 @@ def test_negatives_that_are_not_random_do_not_tell_k(pairs, tmp_path, negatives)
         nw.train(pairs, k="online", negatives=negatives, out=tmp_path / "run", **TINY)
 
 
+def test_given_negatives_alone_do_not_tell_k(tmp_path, monkeypatch):
+    monkeypatch.setenv("NEGWISE_CACHE", str(tmp_path / "cache"))
+    data = write_csv(tmp_path / "mined.csv", text_pairs(120, negatives=2))
+    with pytest.raises(InputError, match=r"k: got online, but given negatives.*Type a number, as --k 100"):
+        nw.train(data, k="online", negatives="given", out=tmp_path / "run", **TINY)
+
+
 @pytest.mark.slow
 def test_a_sweep_takes_rules_that_set_k_while_they_train(pairs, tmp_path):
     result = nw.sweep(pairs, k=["online", "all", "4"], out=tmp_path / "sweep", seeds=1, steps=4, batch_size=16)

@@ -2,12 +2,14 @@
 
 import inspect
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
 import torch
 from task_world import make_data
 
+from negwise.datasets import Ragged
 from negwise.draws import Key
 from negwise.errors import InputError
 from negwise.requests import TrainRequest
@@ -157,20 +159,19 @@ def test_an_option_that_makes_no_sense_is_refused(worlds, models, text):
         make_sampler(worlds["pairs"], models["pairs"], text)
 
 
-def rows_of(data):
-    for split in (data.train, data.val, data.test):
-        yield from zip(split.positives.tolist(), split.groups.tolist(), strict=True)
+def rows_of_training(data):
+    yield from zip(data.train.positives.tolist(), data.train.groups.tolist(), strict=True)
     if data.windows is not None:  # sequences, in which each item is a positive in its turn
         for row, user in enumerate(data.windows.users.tolist()):
             yield int(data.windows.items[data.windows.start[row]]), user
 
 
 def most(data, lists=None):
-    """Over rows: the catalogue without what the row must not have, or what was given to it."""
+    """Over training rows: the candidates of training without what the row must not have, or what was given to it."""
     best = 0
-    for positive, group in rows_of(data):
-        excluded = {positive, *data.eval_exclusions[group].tolist()}
-        own = range(data.n_items) if lists is None else lists[group].tolist()
+    for positive, group in rows_of_training(data):
+        excluded = {positive, *data.train_exclusions[group].tolist()}
+        own = range(*data.train.candidates) if lists is None else lists[group].tolist()
         best = max(best, sum(item not in excluded for item in own))
     return best
 
@@ -179,11 +180,33 @@ def test_every_name_can_be_chosen():
     assert CHOICES.keys() == SAMPLERS.keys()
 
 
+@pytest.mark.parametrize("kind", [kind for kind in NAMES if kind != "impressions"])
+def test_the_ceiling_is_what_the_sampler_has(worlds, models, kind):
+    """As many distinct negatives as the rows of training find when they ask for many more than there are."""
+    data = worlds[kind]
+    positives, owners = torch.tensor(list(rows_of_training(data))).T
+    found = make_sampler(data, models[kind], "uniform")(positives, 1500, Key(3, 0), owner=owners)
+    counts = [len(set(ids[mask].tolist())) for ids, mask in zip(found.ids, found.mask, strict=True)]
+    assert max(counts) == max_negatives(data, "uniform") == max_negatives(data)
+
+
+def test_texts_of_other_splits_are_no_negatives(worlds):
+    """Nor do rows of other splits that exclude nothing raise the ceiling."""
+    data = worlds["pairs"]
+    last = data.train.candidates[1]
+    assert max_negatives(data) < last < data.n_items
+    held = set(data.val.groups.tolist()) | set(data.test.groups.tolist())
+    known = data.train_exclusions
+    rows = [[] if group in held else known[group].tolist() for group in range(len(known))]
+    bare = replace(data, train_exclusions=Ragged.of(rows), eval_exclusions=Ragged.of([[]] * len(rows)))
+    assert max_negatives(bare) == max_negatives(data)
+
+
 @pytest.mark.parametrize("kind", NAMES)
 def test_no_row_can_have_more_negatives_than_the_ceiling(worlds, kind):
     data = worlds[kind]
     whole = most(data)
-    assert 20 < whole < data.n_items
+    assert 20 < whole < data.train.candidates[1] <= data.n_items
     assert kind != "impressions" or not data.eval_exclusions.lengths.all()  # some have no click, and are no rows
     for text in ("uniform", "popularity", "popularity+uniform"):
         assert max_negatives(data, text) == whole

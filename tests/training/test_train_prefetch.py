@@ -6,7 +6,8 @@ from contextlib import closing
 import pytest
 from train_world import Watching, run
 
-from negwise import AnsK
+from negwise import AnsK, OnlineK
+from negwise.records import read_run
 from negwise.training.batches import BatchPreparer, Prefetcher
 from negwise.training.loop import Run
 
@@ -41,7 +42,7 @@ def test_what_goes_wrong_ahead_is_raised_where_it_is_needed():
             ahead.get(1, 1.0, None)
 
 
-@pytest.mark.parametrize("rule", [AnsK(peak=5), Watching()])
+@pytest.mark.parametrize("rule", [AnsK(peak=5), Watching(), OnlineK(0.4, max_k=9)])
 def test_a_run_that_prefetches_ends_with_the_same_weights(tmp_path, monkeypatch, rule):
     """A closed-loop rule too: what it sees is old enough to be known ahead of time."""
 
@@ -65,5 +66,9 @@ def test_a_run_that_prefetches_ends_with_the_same_weights(tmp_path, monkeypatch,
     monkeypatch.setattr(Run, "__post_init__", prefetching)
     monkeypatch.setattr(BatchPreparer, "prepare", noted)
     assert weights("ahead") == plain
+    paths = [
+        [(one.k, one.k_asked, one.k_reason) for one in read_run(tmp_path / name).steps] for name in ("plain", "ahead")
+    ]
+    assert paths[0] == paths[1] and len(set(paths[0])) > 2
     assert threads.count(True) == 1  # the first step; all others were made ahead
     assert len(threads) == 12

@@ -91,6 +91,13 @@ POINTS = [
     ("batch", 6, "online"),  # counts of earlier steps and the validation ranks are on their way to the rule
     ("file", 14, "online"),
     ("batch", 15, "online"),
+    ("batch", 3, "online"),  # nothing was seen yet: the lag is 3
+    ("batch", 11, "online"),
+    ("log", 4, "online"),
+    ("log", 13, "online"),
+    ("rename", 4, "online"),
+    ("prune", 5, "online"),
+    ("result", 1, "online"),
     ("batch", 6, "queue"),  # the queue is that of an older checkpoint
     ("file", 11, "queue"),  # in the middle of the samplers' file
     ("batch", 15, "queue"),

@@ -46,8 +46,10 @@ def reason_in_words(reason: str | None, rule: str) -> str:
         return f"K grew as far as the model puts a positive above all its negatives in {share} of the rows.{by}"
     if found := re.fullmatch(r"bounded by K for (\S+), ([\d.e+]+)", reason):
         return f"{format_k(float(found[2]))} negatives are enough for {metric_name(found[1])} among these candidates."
-    if reason == "bounded by the validation ranks":
-        return "Validation held K back: the model ranks its training data far better than new data."
+    if reason == "bounded by validation, far behind training":
+        return "The last evaluation held K back: the model ranked its training data far better than new data."
+    if reason == "bounded by the validation ranks":  # of earlier versions, whatever the training ranks were
+        return "The last evaluation held K back."
     if found := re.fullmatch(r"bounded by max_k, ([\d.e+]+)", reason):
         return "This is the largest K allowed: all that a row has, what fits into memory, or what won the race."
     if found := re.fullmatch(r"min_k, ([\d.e+]+)", reason):

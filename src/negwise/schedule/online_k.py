@@ -4,12 +4,13 @@ The reliability P(K) is the chance that the model puts a positive above all of i
 the hit rate h of the training batches, the share of rows whose positive was above all of its negatives. `OnlineK` holds
 it at r: an untrained model has h = 1 / (K + 1), so that K starts at 1 / r - 1; as the model learns, K grows.
 
-With averages of h and ln K over the same steps,
+With averages of h and ln K over the same rows of the last steps,
 
 .. math:: \ln K = \overline{\ln K} + \mathrm{clip}\left((\Phi^{-1}(h) - \Phi^{-1}(r)) \sqrt{2 \ln(1 + K)}, -1, 1\right),
 
 since :math:`\Phi^{-1}(P(K))` falls by about :math:`1 / \sqrt{2 \ln K}` for each unit of ln K. The step is from the mean
-K at which h was measured, so there is nothing to oscillate at any lag.
+ln K at which h was measured, so there is nothing to oscillate at any lag. Each row counts with the K that it had: rows
+that never have more than a few negatives hold h up, and K within a factor of e of the geometric mean of all rows.
 """
 
 from __future__ import annotations
@@ -32,7 +33,10 @@ TOP_N_RELIABILITY, AUC_RELIABILITY = 0.1, 0.2
 """Chosen on the validation data of four tasks (docs/log.md)."""
 DECAY, DECAY_OF_SMALL_BATCHES, SMALL_BATCH = 0.98, 0.99, 64
 BEYOND_VALIDATION = 4.0
-"""K may be this many times the K at which the validation ranks have reliability r: training ranks are better ones."""
+"""Training ranks are better than those of validation. Where they have reliability r at more than this many times the K
+of validation, the model memorises: 2 was seen on healthy data, 60 where a model memorised."""
+NOISE = 2.0
+"""Standard errors of the hit rate."""
 BUCKET, HYSTERESIS = math.log(2) / 2, 0.2
 
 
@@ -42,11 +46,13 @@ class OnlineK:
     """K such that the model puts a positive above all of its K negatives with probability ``reliability``.
 
     None is 0.1 for a top-n metric, 0.2 for AUC and deep cut-offs. Bounds, of which the smallest wins: ``max_k``;
-    `k_for_metric` of ``metric`` over ``candidates``; after an evaluation, four times the K at which the validation
-    ranks have that reliability, since a model that memorises its training data lets K run away. K is at least
-    ``min_k``. ``buckets`` moves K in steps of sqrt(2), for loops that compile a step for each size.
+    `k_for_metric` of ``metric`` over ``candidates``; and where an evaluation finds that a model memorises its training
+    data, which lets K run away, four times the K at which the validation ranks have that reliability, until the next
+    evaluation. K is at least ``min_k``. ``buckets`` moves K in steps of sqrt(2), for loops that compile a step for each
+    size.
 
-    The state is plain JSON. Its ``asked`` is the K without bounds, its ``reason`` says what set K.
+    The state is plain JSON. Its ``asked`` is the K without bounds, its ``reason`` says what set K. Its ``held_k`` is
+    the bound by validation, None where the last evaluation set none.
     """
 
     reliability: float | None = None
@@ -79,38 +85,49 @@ class OnlineK:
 
     def init(self) -> State:
         sums = dict.fromkeys(("rows", "hits", "log_k", "wins", "pairs"), 0.0)
-        return {**sums, "validation_k": None, "bucket": None, "asked": None, "reason": None}
+        return {**sums, "held_k": None, "bucket": None, "asked": None, "reason": None}
 
     def update(self, observation: Observation, state: State) -> tuple[float, State]:
-        state = _watch(observation, state)
+        # An earlier version held K after any evaluation, as ``validation_k``. The next one decides anew.
+        state = _watch(observation, {name: state.get(name) for name in self.init()})
         if observation.val_reliability is not None:
-            state["validation_k"] = k_at(observation.val_reliability, self.target)
-        asked = 1 / self.target - 1 if state["rows"] == 0 else self._ask(state)
-        k, bound = self._bounded(asked, state["validation_k"])
+            state["held_k"] = self._held_by(observation.val_reliability, state)
+        asked = self._ask(state)
+        k, bound = self._bounded(asked, state["held_k"])
         if self.buckets and bound is None:
             k = self._in_buckets(k, state)
         return k, {**state, "asked": asked, "reason": bound or self._reason(state)}
 
     def _ask(self, state: State) -> float:
         """The K that has reliability r, as far as the last steps tell."""
-        rows, mean_log_k = state["rows"], state["log_k"] / state["rows"]
-        mean_k = math.exp(mean_log_k)
-        if state["hits"] is None:
-            auc = min(max(state["wins"] / state["pairs"], 1e-6), 1 - 1e-6)
-            hit_rate = float(binormal_reliability(separation(auc), min(mean_k, MAX_K)))
-        else:
-            hit_rate = state["hits"] / rows
-        hit_rate = min(max(hit_rate, 0.5 / rows), 1 - 0.5 / rows)
-        missing = float(ndtri(hit_rate) - ndtri(self.target))
-        change = min(max(missing * math.sqrt(2 * math.log1p(mean_k)), -1.0), 1.0)
-        return math.exp(mean_log_k + change)
+        if state["rows"] == 0:
+            return 1 / self.target - 1
+        return math.exp(state["log_k"] / state["rows"] + min(max(self._missing(state), -1.0), 1.0))
+
+    def _missing(self, state: State, errors: float = 0.0) -> float:
+        """What mean ln K lacks to have reliability r, if the hit rate were so many standard ``errors`` lower."""
+        rows, mean_k = state["rows"], math.exp(state["log_k"] / state["rows"])
+        hit_rate = min(max(_hit_rate(state, mean_k), 0.5 / rows), 1 - 0.5 / rows)
+        low = max(hit_rate - errors * math.sqrt(hit_rate * (1 - hit_rate) / rows), 1e-9)
+        return float(ndtri(low) - ndtri(self.target)) * math.sqrt(2 * math.log1p(mean_k))
+
+    def _held_by(self, val_reliability: Sequence[float], state: State) -> float | None:
+        """The bound by an evaluation, where K of training is beyond it and beyond noise.
+
+        Elsewhere there is none: training and validation agree, and only training says what comes until the next one.
+        """
+        if state["rows"] == 0:
+            return None
+        most = BEYOND_VALIDATION * k_at(val_reliability, self.target)
+        of_training = state["log_k"] / state["rows"] + self._missing(state, NOISE)
+        return most if of_training > math.log(most) else None
 
     def _reason(self, state: State) -> str:
         if state["rows"] == 0:
             return "nothing seen yet"
         return f"P(K) held at {self.target:g}" + (", by the win rate" if state["hits"] is None else "")
 
-    def _bounded(self, k: float, validation_k: float | None) -> tuple[float, str | None]:
+    def _bounded(self, k: float, held_k: float | None) -> tuple[float, str | None]:
         """``k`` within its bounds, and the bound that it met."""
         low = 1.0 if self.min_k is None else self.min_k
         most = MAX_K if self.max_k is None else self.max_k
@@ -118,8 +135,8 @@ class OnlineK:
         if self.candidates is not None:
             of_metric = k_for_metric(self.metric, self.candidates, available=self.max_k)
             bounds.append((of_metric, f"K for {self.metric}, {of_metric:.4g}"))
-        if validation_k is not None:
-            bounds.append((BEYOND_VALIDATION * validation_k, "the validation ranks"))
+        if held_k is not None:
+            bounds.append((held_k, "validation, far behind training"))
         most, name = min(bounds, key=lambda bound: bound[0])
         if k > most:
             return most, f"bounded by {name}"
@@ -129,18 +146,34 @@ class OnlineK:
         at = math.log(k) / BUCKET
         if state["bucket"] is None or abs(at - state["bucket"]) > 0.5 + HYSTERESIS:
             state["bucket"] = round(at)
-        return self._bounded(math.exp(state["bucket"] * BUCKET), state["validation_k"])[0]
+        return self._bounded(math.exp(state["bucket"] * BUCKET), state["held_k"])[0]
 
 
 def k_at(reliabilities: Sequence[float], target: float) -> float:
-    """The K at which a falling curve, given at `VALIDATION_KS`, has reliability ``target``; linear in ln K."""
-    before_k, before = 0.5, 1.0
+    r"""The K at which a falling curve, given at `VALIDATION_KS`, has reliability ``target``.
+
+    Between two K :math:`\Phi^{-1}(P)` is taken to be straight in :math:`\sqrt{2 \ln(1 + K)}`. Below K = 1 a share K of
+    the rows has one negative, so that P is 1 - K (1 - P(1)).
+    """
+    before_k, before = 0.0, 1.0
     for k, here in zip(VALIDATION_KS, reliabilities, strict=True):
+        if here <= target and k == 1:
+            return (1 - target) / (1 - here)
         if here <= target:
-            share = (before - target) / (before - here)
-            return float(math.exp(math.log(before_k) + share * (math.log(k) - math.log(before_k))))
+            high, low = ndtri(before), ndtri(max(here, 1e-9))
+            start, end = math.sqrt(math.log1p(before_k)), math.sqrt(math.log1p(k))
+            share = float((high - ndtri(target)) / (high - low))
+            return math.expm1((start + share * (end - start)) ** 2)
         before_k, before = float(k), here
     return before_k
+
+
+def _hit_rate(state: State, k: float) -> float:
+    """h of the last steps; without counted hits that of a Gaussian with their win rate, at ``k``."""
+    if state["hits"] is not None:
+        return float(state["hits"] / state["rows"])
+    auc = min(max(state["wins"] / state["pairs"], 1e-6), 1 - 1e-6)
+    return float(binormal_reliability(separation(auc), min(k, MAX_K)))
 
 
 def _watch(observation: Observation, state: State) -> dict[str, Any]:
@@ -152,13 +185,15 @@ def _watch(observation: Observation, state: State) -> dict[str, Any]:
         return dict(state)
     counted = observation.rows > 0
     rows = float(observation.rows) if counted else observation.pairs / max(observation.k, 1.0)
-    k = observation.pairs / rows  # what rows had, which may be less than what was asked for
+    mean_k = observation.pairs / rows  # what rows had, which may be less than what was asked for
+    by_row = observation.log_k1 if counted else None
+    log_k = math.log(mean_k if by_row is None else math.expm1(by_row / rows))
     fade = DECAY if rows >= SMALL_BATCH else DECAY_OF_SMALL_BATCHES
     return {
         **state,
         "rows": fade * state["rows"] + rows,
         "hits": fade * state["hits"] + observation.hits if counted and state["hits"] is not None else None,
-        "log_k": fade * state["log_k"] + rows * math.log(k),
+        "log_k": fade * state["log_k"] + rows * log_k,
         "wins": fade * state["wins"] + observation.wins,
         "pairs": fade * state["pairs"] + observation.pairs,
     }

@@ -1,7 +1,9 @@
 """Recipes: how each model is trained unless the user says otherwise, on a GPU and on a CPU; and the paper's settings.
 
-A recipe gives a value to every option of `TrainRequest` that is None. ``tuned`` is what we would use ourselves: its
-values were chosen on validation, against others in the same time (docs/log.md). ``paper`` is the paper's table.
+A recipe gives a value to every option of `TrainRequest` that is None. ``tuned`` is what we would use ourselves. Of its
+values only learning rates were compared with others in the same time, and those of some models with one seed. As a
+whole it was compared with the settings before it, which it does not always beat (docs/log.md). ``paper`` is the paper's
+table.
 """
 
 from __future__ import annotations

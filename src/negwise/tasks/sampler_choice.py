@@ -68,7 +68,7 @@ def make_sampler(data: TaskData, model: Any, text: str | None = None, pool: int 
 def max_negatives(
     data: TaskData, text: str | None = None, pool: int | None = None, batch_size: int | None = None
 ) -> int:
-    """The largest number of negatives that any row can get."""
+    """The largest number of negatives that any row of training can get: what `make_sampler` draws from has no more."""
     parts = _Ingredients(data, None, pool or POOL, batch_size)
     specs = _fitting_specs(data, text, pool)
     drawn = max(CHOICES[spec.name].limit(parts, spec) for spec in specs)
@@ -154,14 +154,16 @@ class _Ingredients:
 
     @cached_property
     def owners(self) -> NDArray[np.int64]:
-        """The owner of each row of any split. An impression without a click is no row."""
-        rows = [split.groups for split in (self.data.train, self.data.val, self.data.test)]
-        return np.concatenate(rows if self.data.windows is None else [*rows, self.data.windows.users])
+        """The owner of each row of training. An impression without a click is no row."""
+        rows = self.data.train.groups
+        return rows if self.data.windows is None else np.concatenate((rows, self.data.windows.users))
 
     @property
     def largest_catalogue(self) -> int:
-        """Candidates of the row with the fewest exclusions."""
-        return self.data.n_items - int(self.data.eval_exclusions.lengths[self.owners].min())
+        """Candidates of the training split for the row with the fewest exclusions among them."""
+        known = self.data.train_exclusions
+        inside = np.append(0, np.cumsum(known.ids < self.n_candidates))[known.offsets]
+        return self.n_candidates - int(np.diff(inside)[self.owners].min())
 
     @property
     def longest_list(self) -> int:

@@ -156,7 +156,9 @@ class Lines:
         self.last = now
         rate = (record.step - self.start) / (now - self.began)
         left = (self.total - record.step) / rate
-        self.say(f"step {record.step}/{self.total}  {_figures(record)}  {rate:.3g} steps/s  {_clock(left)} left")
+        self.say(
+            f"step {record.step}/{self.total}  {'  '.join(_figures(record))}  {rate:.3g} steps/s  {_clock(left)} left"
+        )
 
     def evaluation(self, record: EvalRecord) -> None:
         self.say(f"step {record.step}/{self.total}  {record.split} {scores_in_words(record, self.metric)}")
@@ -184,7 +186,7 @@ class NotebookBar(Lines):
         self._draw()
 
     def step(self, record: StepRecord) -> None:
-        self.done, self.figures = record.step, _figures(record)
+        self.done, self.figures = record.step, "  ".join(_figures(record))
         if time.monotonic() - self.last >= SECONDS_BETWEEN_DRAWINGS:
             self._draw()
 
@@ -210,7 +212,8 @@ class Bar:
     """Step, K, loss, the metric, rate and time left, in place."""
 
     def __init__(self, total: int, start: int, stream: TextIO, metric: str = "auc") -> None:
-        self.start, self.began, self.figures, self.metric = start, time.monotonic(), "", metric
+        self.total, self.start, self.began, self.metric = total, start, time.monotonic(), metric
+        self.figures: list[str] = []
         self.seen: dict[str, str] = {}
         # In a narrow terminal the bar gives way, and the figures stay.
         columns = (
@@ -234,11 +237,12 @@ class Bar:
 
     def expect(self, total: int) -> None:
         """Count on so many steps."""
+        self.total = total
         self.bar.update(self.task, total=total)
 
     def step(self, record: StepRecord) -> None:
         rate = (record.step - self.start) / max(time.monotonic() - self.began, 1e-9)
-        self.figures = f"{_figures(record)}  {rate:.3g} steps/s"
+        self.figures = [*_figures(record), f"{rate:.3g} steps/s"]
         self._update(record)
 
     def evaluation(self, record: EvalRecord) -> None:
@@ -249,15 +253,32 @@ class Bar:
     def _update(self, record: StepRecord | EvalRecord) -> None:
         values = " ".join(f"{split} {value}" for split, value in self.seen.items())
         name = "AUC" if self.metric == "auc" else self.metric
-        parts = (f"{name} {values}" if values else "", self.figures)
-        self.bar.update(self.task, completed=record.step, description="  ".join(filter(None, parts)))
+        parts = [*([f"{name} {values}"] if values else []), *self.figures]
+        room = self.bar.console.width - len(f"{record.step:.0f}/{self.total}") - len("  0:00:00")
+        while len(parts) > 2 and len("  ".join(parts)) > room:  # the last ones matter least
+            parts.pop()
+        self.bar.update(self.task, completed=record.step, description="  ".join(parts))
 
     def say(self, line: str) -> None:
         self.bar.console.print(line, highlight=False)
 
 
-def _figures(record: StepRecord) -> str:
-    return f"K {record.k:.3g}  loss {record.loss:.4f}"
+def _figures(record: StepRecord) -> list[str]:
+    """K and loss; of online K "K 752 (asked 2044, ndcg@10)", "hits 0.213", "loss 5.1234"."""
+    hits = [] if record.k_asked is None or record.hit_rate is None else [f"hits {record.hit_rate:.3f}"]
+    return [f"K {_short(record.k)}{_bound(record)}", *hits, f"loss {record.loss:.4f}"]
+
+
+def _bound(record: StepRecord) -> str:
+    """The K that the rule asked for, and what it met, where K is at a bound."""
+    name, _, _ = (record.k_reason or "").partition(",")
+    if record.k_asked is None or not name.startswith(("bounded by ", "min_k")):
+        return ""
+    return f" (asked {_short(record.k_asked)}, {name.removeprefix('bounded by ').removeprefix('K for ')})"
+
+
+def _short(k: float | None) -> str:
+    return "-" if k is None else f"{k:.0f}" if k >= 100 else f"{k:.3g}"
 
 
 def scores_in_words(scores: Scores, metric: str) -> str:

@@ -121,6 +121,7 @@ class KController:
             pairs=int(counts["pairs"] - counts["given_pairs"]),
             hits=counts["hits"],
             rows=int(counts["rows"]),
+            log_k1=counts["log_k1"] if counts["given_pairs"] == 0 else None,  # it counts given negatives too
             k=seen.k,
             **known,
         )
