@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import pytest
 
 from negwise.errors import InputError
-from negwise.jobs import plan as planning
+from negwise.jobs import step_timing as planning
 from negwise.jobs.plan import (
     EVALUATIONS,
     FEWEST,
@@ -20,8 +20,8 @@ from negwise.jobs.plan import (
     plan_lengths,
     run_seconds,
     slowed_by_pilot,
-    time_steps,
 )
+from negwise.jobs.step_timing import time_steps
 from negwise.records import StepCost, StepRecord, StepTimes
 from negwise.requests import TrainRequest, parse_duration
 from negwise.tasks import make_task, with_recipe
@@ -94,7 +94,7 @@ def test_without_a_budget_the_steps_are_those_asked_for():
 
 
 def test_a_budget_that_is_too_short_says_what_is_needed():
-    with pytest.raises(InputError, match=r"20 s is too short.*--queries.*--compare none") as caught:
+    with pytest.raises(InputError, match=r"20 s is too short.*larger --budget.*--compare none") as caught:
         plan_lengths(TIMES, runs=9, jobs=2, steps=None, budget=20)
     needed = float(str(caught.value).split("need about ")[1].split(" s")[0])
     judging = (PILOT_EVALUATIONS + 1) * TIMES.pilot_evaluation + TIMES.evaluation
