@@ -343,7 +343,7 @@ def written(folder):
 def test_a_job_killed_with_9_ends_the_same(tmp_path, monkeypatch, job_server):
     """Ten times, wherever it is; what was decided by the clock is on record, and is not decided again."""
     monkeypatch.setenv("NEGWISE_CACHE", str(tmp_path / "cache"))
-    data, options = write_sequences(tmp_path / "clicks.csv", users=400), {"budget": "14s", "batch_size": 16}
+    data, options = write_sequences(tmp_path / "clicks.csv", users=400), {"budget": "18s", "batch_size": 16}
     folder, other, rng = tmp_path / "killed", tmp_path / "whole", np.random.default_rng(5)
     for _ in range(10):
         before = written(folder)
