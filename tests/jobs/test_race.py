@@ -341,9 +341,12 @@ def written(folder):
 
 @pytest.mark.slow
 def test_a_job_killed_with_9_ends_the_same(tmp_path, monkeypatch, job_server):
-    """Ten times, wherever it is; what was decided by the clock is on record, and is not decided again."""
+    """Ten times, wherever it is; what was decided by the clock is on record, and is not decided again.
+
+    The clock of the jobs is the time that they compute: see job_server.py.
+    """
     monkeypatch.setenv("NEGWISE_CACHE", str(tmp_path / "cache"))
-    data, options = write_sequences(tmp_path / "clicks.csv", users=400), {"budget": "18s", "batch_size": 16}
+    data, options = write_sequences(tmp_path / "clicks.csv", users=400), {"budget": "12s", "batch_size": 16}
     folder, other, rng = tmp_path / "killed", tmp_path / "whole", np.random.default_rng(5)
     for _ in range(10):
         before = written(folder)

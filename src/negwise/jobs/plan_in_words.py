@@ -28,18 +28,18 @@ def explain(start: RaceStart, prepared: PreparedRace, request: RunRequest) -> st
 def _time_in_words(start: RaceStart, prepared: PreparedRace, request: RunRequest) -> str:
     """How long all of it takes, other seeds and other K included."""
     main, each = planned_seconds(start, prepared, request)
-    told, budget = f"about {format_duration(main)}", request.budget
+    told, why, budget = f"about {format_duration(main)}", "", request.budget
     if budget is not None and ends_by_time(start, prepared, request):
         told = budget if prepared.plan.start is None else f"{told}, the rest of {budget},"
     elif budget is not None:
         what = "the steps that were typed" if request.steps is not None else "the recipe's epochs"
-        told = f"{told} of {budget}, since {what} end then"
+        told, why = f"{told} of {budget}", f" {what[0].upper()}{what[1:]} end then."
     seeds, ks = request.seeds - 1, len(set(request.other_ks))
     if not seeds and not ks:
-        return f"It takes {told} in all."
+        return f"It takes {told} in all.{why}"
     more = [f"{seeds} more seed{'s' * (seeds > 1)}"] * bool(seeds) + [f"{ks} other K"] * bool(ks)
     on_top = f"about {format_duration(each)} for each of {' and '.join(more)}"
-    return f"It takes about {format_duration(main + (seeds + ks) * each)} in all: {told} for the model, {on_top}."
+    return f"It takes about {format_duration(main + (seeds + ks) * each)} in all: {told} for the model, {on_top}.{why}"
 
 
 def ends_by_time(start: RaceStart, prepared: PreparedRace, request: RunRequest) -> bool:
