@@ -214,7 +214,8 @@ def test_a_job_races_learning_rates(sequences, tmp_path):
         data=str(sequences), out=str(tmp_path / "job"), steps=48, batch_size=16, k="online"
     )
     result = main_job.run_job(request, log=said.append)
-    start, *decisions = read_race(tmp_path / "job" / "race.jsonl")
+    start, *records = read_race(tmp_path / "job" / "race.jsonl")
+    decisions = [one for one in records if isinstance(one, Decision)]
     assert [one.learning_rate for one in start.candidates] == [1e-3, 3e-3]
     assert [one.learning_rate for one in start.joins] == [9e-3, 3.33e-4]
     (joined,) = decisions[0].joined
@@ -437,7 +438,7 @@ def breaking(fails):
     usual = Run.update_weights
 
     def update_weights(self, inputs):
-        error = fails(self.optimization.rates[0])
+        error = fails(self.optimization.rates[0]) if self.checkpoints else None  # not while steps are timed
         if error is not None:
             raise error
         return usual(self, inputs)
