@@ -72,7 +72,8 @@ def fields_of(task: str) -> dict[str, Any]:
 def times_of(task: str) -> dict[str, Any]:
     """Seconds of a step at every K of a task, and of an evaluation."""
     warnings.filterwarnings("ignore")
-    from negwise.jobs.plan import parallelism, step_costs, time_one_run
+    from negwise.jobs.plan import parallelism
+    from negwise.jobs.step_timing import step_costs, time_one_run
     from negwise.requests import TrainRequest
     from negwise.tasks import make_task, max_negatives, with_recipe
     from negwise.tasks.recipes import resolve_device

@@ -97,7 +97,7 @@ def _data_of(arm: Arm) -> dict[str, Any]:
 def time_arm(arm: Arm) -> dict[str, Any]:
     """Seconds of a step with the largest K that the rule is likely to come to."""
     warnings.filterwarnings("ignore")
-    from negwise.jobs.plan import time_steps
+    from negwise.jobs.step_timing import time_steps
 
     request = request_of(arm)
     times = time_steps(request, None, 20 if arm.device == "cuda" else 6)

@@ -5,10 +5,12 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+import torch
 
 from negwise.errors import InputError
-from negwise.jobs import plan as planning
+from negwise.jobs import step_timing as planning
 from negwise.jobs.plan import (
+    ALONE,
     EVALUATIONS,
     FEWEST,
     PILOT_EVALUATIONS,
@@ -18,13 +20,16 @@ from negwise.jobs.plan import (
     fitting_steps,
     parallelism,
     plan_lengths,
+    plan_one_run,
     run_seconds,
     slowed_by_pilot,
-    time_steps,
 )
+from negwise.jobs.step_timing import time_steps
 from negwise.records import StepCost, StepRecord, StepTimes
 from negwise.requests import TrainRequest, parse_duration
 from negwise.tasks import make_task, with_recipe
+from negwise.training import loop
+from negwise.training.loop import Run
 
 TIMES = StepTimes(step=0.05, evaluation=0.4, pilot_step=0.03, pilot_evaluation=1.5)
 
@@ -94,7 +99,7 @@ def test_without_a_budget_the_steps_are_those_asked_for():
 
 
 def test_a_budget_that_is_too_short_says_what_is_needed():
-    with pytest.raises(InputError, match=r"20 s is too short.*--queries.*--compare none") as caught:
+    with pytest.raises(InputError, match=r"20 s is too short.*larger --budget.*--compare none") as caught:
         plan_lengths(TIMES, runs=9, jobs=2, steps=None, budget=20)
     needed = float(str(caught.value).split("need about ")[1].split(" s")[0])
     judging = (PILOT_EVALUATIONS + 1) * TIMES.pilot_evaluation + TIMES.evaluation
@@ -181,3 +186,78 @@ def test_an_evaluation_is_timed_on_the_device_that_trains(monkeypatch):
     planning.time_one_run(request, task)
     assert {value.device.type for value in timed[0].parameters()} == {"meta"}
     assert {value.device.type for value in task.model.parameters()} == {"cpu"}
+
+
+def clicks_task(k="4"):
+    request = with_recipe(TrainRequest(data="clicks", model="nrms", k=k, device="cpu", evaluate_training=False))
+    return request, make_task(request)
+
+
+def full_beyond(limit):
+    """A step of training that runs out of memory with more than ``limit`` negatives."""
+    usual = Run.update_weights
+
+    def update_weights(self, inputs):
+        if self.controller.k(self.state.step) > limit:
+            raise torch.OutOfMemoryError("CUDA out of memory")
+        return usual(self, inputs)
+
+    return update_weights
+
+
+@pytest.mark.parametrize(
+    ("ks", "found"), [((1.0, 4.0, 16.0), [1, 4, 8]), ((1.0, 7.0, 16.0), [1, 7, 8]), ((16.0,), [8])]
+)
+def test_a_k_that_does_not_fit_is_halved(monkeypatch, ks, found):
+    """Up to 8 fit. Nothing larger is timed after that."""
+    request, task = clicks_task()
+    monkeypatch.setattr(Run, "update_weights", full_beyond(8))
+    assert [cost.k for cost in planning.step_costs(request, task, ks, larger=(18.0,))] == found
+    monkeypatch.setattr(Run, "update_weights", full_beyond(5))
+    assert [cost.k for cost in planning.step_costs(request, task, (1.0, 4.0), larger=(5.0, 18.0))] == [1, 4, 5]
+    monkeypatch.setattr(Run, "update_weights", full_beyond(0))
+    with pytest.raises(torch.OutOfMemoryError):
+        planning.step_costs(request, task, (1.0,))
+
+
+def timed(monkeypatch, seconds_of, ks, larger, room):
+    """K that were timed where a step takes ``seconds_of(k)``."""
+    request, task = clicks_task()
+    clock = SimpleNamespace(now=0.0)
+    usual = Run.update_weights
+
+    def update_weights(self, inputs):
+        clock.now += seconds_of(self.controller.k(self.state.step))
+        return usual(self, inputs)
+
+    monkeypatch.setattr(Run, "update_weights", update_weights)
+    monkeypatch.setattr(loop, "time", SimpleNamespace(monotonic=lambda: clock.now))
+    costs = planning.step_costs(request, task, ks, larger, room)
+    assert [cost.seconds for cost in costs] == pytest.approx([seconds_of(cost.k) for cost in costs])
+    return [cost.k for cost in costs], clock.now
+
+
+def test_larger_k_are_timed_as_far_as_that_is_quick(monkeypatch):
+    larger = (8.0, 12.0, 18.0)
+    assert timed(monkeypatch, lambda _: 0.1, (1.0, 4.0), larger, 9.0)[0] == [1, 4, 8, 12, 18]
+    dear = timed(monkeypatch, lambda k: 0.1 * max(k - 4, 1), (1.0, 4.0), larger, 9.0)
+    assert dear[0] == [1, 4, 8]  # four times the shortest
+    few = timed(monkeypatch, lambda _: 0.1, (1.0, 4.0), larger, 0.5)
+    assert few[0] == [1, 4, 8, 12]  # two steps of each in half a second
+    assert timed(monkeypatch, lambda k: 0.01 * k, (1.0, 4.0), larger, 9.0)[0] == [1, 4]  # 4 is dear already
+    assert timed(monkeypatch, lambda _: 0.1, (0.1, 0.5), larger, 9.0)[0] == [0.1, 0.5, 8, 12, 18]
+    assert timed(monkeypatch, lambda _: 0.1, (0.1,), larger, 9.0)[0] == [0.1]  # 80 times as many
+
+
+@pytest.mark.parametrize(("seconds", "steps"), [(0.1, 3), (0.19, 2), (5.0, 1)])
+def test_slow_steps_are_timed_once(monkeypatch, seconds, steps):
+    assert timed(monkeypatch, lambda _: seconds, (1.0, 4.0), (), 9.0)[1] == pytest.approx(seconds * (1 + 2 * steps))
+
+
+def test_a_budget_that_one_run_does_not_fit_into_says_how_much_more():
+    with pytest.raises(InputError, match=r"Type a --budget that is 9 s larger") as caught:
+        plan_one_run(TIMES, runs=1, jobs=1, steps=None, budget=-5.0, most=1000)
+    assert "--queries" not in str(caught.value)
+    need = ALONE * (FEWEST * 1.1 * TIMES.step + 2 * TIMES.evaluation)
+    assert f"need about {need:.0f} s" in str(caught.value)
+    assert plan_one_run(TIMES, runs=1, jobs=1, steps=None, budget=need + 0.1, most=1000).steps >= FEWEST

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import torch
 from safetensors import safe_open
-from train_world import Dot, Mean
+from train_world import Dot, Mean, run
 
 from negwise.training import checkpoint
 from negwise.training.checkpoint import CheckpointError, load_weights
@@ -214,3 +214,26 @@ def test_a_full_disk_loses_nothing(room, tmp_path):
     assert "type the same command again" in out.stdout
     assert [entry.name for entry in (tmp_path / "checkpoints").iterdir()] == ["1"]
     assert checkpoint.latest(tmp_path).step == 1
+
+
+@pytest.mark.parametrize("optimizer", [True, False])
+def test_a_run_that_ended_may_keep_its_best_weights_alone(tmp_path, optimizer):
+    first = run(tmp_path, Mean(), steps=17, eval_every=5)
+    best = bits(load_weights(Mean(seed=9), tmp_path))
+    for _ in range(2):
+        checkpoint.keep_best(tmp_path, optimizer=optimizer)
+        assert checkpoint.steps(tmp_path) == [first.best.step]
+        found = checkpoint.latest(tmp_path)  # each file is what its digest says
+        names = {path.name for path in found.folder.iterdir()}
+        assert names == {"weights.safetensors", "state.json", *(["optimizer.safetensors"] if optimizer else [])}
+    assert same(bits(load_weights(Mean(seed=9), tmp_path)), best)
+    again = Mean(seed=9)
+    assert run(tmp_path, again, steps=17, eval_every=5) == first
+    assert same(bits(again), best)
+
+
+def test_a_run_that_goes_on_keeps_its_checkpoints(tmp_path):
+    run(tmp_path, Mean(), until=5)
+    with pytest.raises(CheckpointError, match=r"no result\.json here"):
+        checkpoint.keep_best(tmp_path)
+    assert checkpoint.latest(tmp_path).step == 5

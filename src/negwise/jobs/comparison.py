@@ -7,14 +7,15 @@ from dataclasses import replace
 from pathlib import Path
 
 from negwise.jobs.arms import parse_arm
-from negwise.jobs.plan import largest_k, step_costs
 from negwise.jobs.preparation import Log
 from negwise.jobs.race import RaceLog
 from negwise.jobs.race_plan import PreparedRace
 from negwise.jobs.single_run import fit_task, make_rule
+from negwise.jobs.step_timing import largest_k, step_costs
 from negwise.records import Comparison
 from negwise.requests import TrainRequest
 from negwise.tasks import copy_task
+from negwise.training.checkpoint import keep_best
 
 TURNS = 3
 
@@ -40,6 +41,7 @@ def compare_k(
         place = folder / "runs" / f"compare-{rule.replace(':', '-')}" / f"seed-{model.seed}"
         own = replace(own, steps=known.steps, eval_every=min(model.eval_every or known.steps, known.steps))
         fit_task(own, copy_task(prepared.task, own), place)
+        keep_best(place, optimizer=False)
         found[f"K = {rule}, same time"] = place
     return found
 

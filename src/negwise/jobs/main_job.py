@@ -17,25 +17,46 @@ from negwise.files import lock_folder
 from negwise.jobs.answer_facts import add_answer_facts
 from negwise.jobs.arms import Arm, parse_arm
 from negwise.jobs.comparison import compare_k
-from negwise.jobs.going_on import seconds_of, settle
+from negwise.jobs.going_on import seconds_of, settle, spent_before
 from negwise.jobs.paper_job import run_paper_job
-from negwise.jobs.preparation import Log
-from negwise.jobs.race import RaceLog, race
-from negwise.jobs.race_plan import PreparedRace, explain, plan_candidates, plan_horizon, prepare_race, task_of
+from negwise.jobs.plan_in_words import explain
+from negwise.jobs.preparation import Log, format_duration
+from negwise.jobs.race import RaceLog, advance, race
+from negwise.jobs.race_plan import (
+    PreparedRace,
+    plan_candidates,
+    plan_horizon,
+    prepare_race,
+    task_of,
+    time_for_training,
+)
 from negwise.jobs.race_progress import RaceProgress
 from negwise.jobs.results import JobResult, collect_race, write_page
 from negwise.jobs.single_run import default_k, fit_task, open_task, set_steps
 from negwise.jobs.start_weights import learnt_from
-from negwise.records import Candidate, Horizon, Plan, RaceStart, RunLog, RunResult, read_result
-from negwise.requests import RunRequest, TrainRequest
+from negwise.records import (
+    BestStep,
+    Candidate,
+    Horizon,
+    Plan,
+    RaceStart,
+    RunLog,
+    RunResult,
+    TrainingEnd,
+    read_result,
+)
+from negwise.requests import RunRequest, TrainRequest, parse_duration
 from negwise.schedule.typed_rules import SCHEDULES
 from negwise.tasks import copy_task, max_negatives
 from negwise.training import OpenRun, ShouldStop
+from negwise.training.checkpoint import keep_best
 
 REPLAN = 0.45
 """The share of the steps after which the rest is planned again, by the pace so far: right before the decay begins."""
 PATIENCE = 8
 """Evaluations before training may end because its metric no longer rises."""
+LEFT_OVER = 0.05
+"""A part of the budget that is told where the recipe ends before it."""
 ENDS_EARLY = 0.7
 """The share of the steps before which it never does: scores may rise while the learning rate falls, from a half on."""
 
@@ -64,12 +85,16 @@ def train_one_model(request: RunRequest, *, log: Log = print) -> JobResult:
         winner: Candidate | None = None
         try:
             winner = _race(folder, request, arm, prepared, decisions)
+            keep_best(folder_of(folder, winner, request.seed))
+            _note_end(folder, request, prepared, winner, decisions, log)
             for seed in range(request.seed + 1, request.seed + request.seeds):
                 _train_again(folder, prepared, winner, decisions, seed, log)
             compared = _compare(folder, request, prepared, winner, decisions, log)
         finally:
-            notes = start_notes(prepared, request.seeds)
-            result = collect_race(folder, request, prepared.metrics, winner, decisions.decisions, notes)
+            notes = (*start_notes(prepared, request.seeds), *rate_notes(decisions))
+            result = collect_race(
+                folder, request, prepared.metrics, winner, decisions.decisions, notes, end=decisions.end
+            )
         asked = prepared.request
         most = max_negatives(prepared.task.data, asked.negatives, asked.pool, asked.batch_size)
         result = add_answer_facts(result, prepared.task, compared, device=asked.device, most=most, began=began, log=log)
@@ -111,20 +136,18 @@ def _race(folder: Path, request: RunRequest, arm: Arm, prepared: PreparedRace, d
                     continue
                 own = request_of(prepared, candidate, last(decisions))
                 if share:
-                    run.advance(round(share * (own.steps or 0) / candidate.eval_every) * candidate.eval_every)
+                    advance(
+                        run, candidate, round(share * (own.steps or 0) / candidate.eval_every) * candidate.eval_every
+                    )
                 so_far = sum(seconds_of(place(one)) for one in decisions.candidates)
                 planned = plan_horizon(prepared, request, candidate, place(candidate), so_far, rising=not share)
                 decisions.add(planned)
                 set_steps(run, own, planned.steps)
                 progress.expect(candidate, decisions)
-            return run.advance(should_stop=may_end(request_of(prepared, candidate, last(decisions)), prepared))
+            may_stop = may_end(request_of(prepared, candidate, last(decisions)), prepared)
+            return advance(run, candidate, should_stop=may_stop)
 
-        winner, result = race(decisions, start, open_candidate, place, finish, prepared.metrics[0], progress.say)
-        if result.best is not None and result.steps < (request_of(prepared, winner, last(decisions)).steps or 0):
-            progress.say(
-                f"Training ended at step {result.steps}: validation {prepared.metrics[0]} has not risen since step "
-                f"{result.best.step}."
-            )
+        winner, _ = race(decisions, start, open_candidate, place, finish, prepared.metrics[0], progress.say)
     return winner
 
 
@@ -135,6 +158,7 @@ def _train_again(
     log(f"Training {winner.name} with seed {seed} ...")
     own = replace(request_of(prepared, winner, last(decisions)), seed=seed, out=str(folder_of(folder, winner, seed)))
     fit_task(own, task_of(prepared, own), str(own.out), should_stop=may_end(own, prepared))
+    keep_best(Path(str(own.out)), optimizer=False)
 
 
 def _compare(
@@ -145,6 +169,63 @@ def _compare(
     assert result is not None
     own = request_of(prepared, winner, last(decisions))
     return compare_k(folder, request.other_ks, prepared, own, result.steps, decisions, log)
+
+
+def _note_end(
+    folder: Path, request: RunRequest, prepared: PreparedRace, winner: Candidate, decisions: RaceLog, log: Log
+) -> None:
+    """Put on record, and say, where training ended before its time was spent."""
+    if decisions.end is None:
+        result = read_result(folder_of(folder, winner, request.seed))
+        assert result is not None
+        spent = sum(seconds_of(folder_of(folder, one, request.seed)) for one in decisions.candidates)
+        found = training_end(prepared, request, winner, decisions, result.steps, spent)
+        if found is None:
+            return
+        decisions.add(found)
+        log(end_in_words(found, prepared.metrics[0], result.best))
+
+
+def training_end(
+    prepared: PreparedRace, request: RunRequest, winner: Candidate, decisions: RaceLog, step: int, seconds: float
+) -> TrainingEnd | None:
+    """How training of the model ended at ``step``, all candidates having had ``seconds``; None where time ended it."""
+    planned = request_of(prepared, winner, last(decisions)).steps or 0
+    left = None
+    if request.budget is not None:
+        left = round(time_for_training(prepared.task, spent_before(prepared.plan), request) - seconds, 3)
+    if step < planned:
+        return TrainingEnd(step, planned, "level", left, request.budget)
+    by_recipe = request.steps is None and request.budget is not None and planned == prepared.most
+    if by_recipe and left is not None and left > LEFT_OVER * parse_duration(str(request.budget)):
+        return TrainingEnd(step, planned, "epochs", left, request.budget)
+    return None
+
+
+def end_in_words(end: TrainingEnd, metric: str, best: BestStep | None) -> str:
+    """Why training ended, and what was left over."""
+    if end.why == "level":
+        since = "" if best is None else f" since step {best.step}"
+        told = f"Training ended at step {end.step} of {end.planned}: validation {metric} has not risen{since}."
+    else:
+        told = f"Training ended at step {end.step}, where the recipe's epochs end."
+    if end.seconds_left is None:
+        return told
+    return f"{told} About {format_duration(max(end.seconds_left, 0.0))} of {end.budget} are left over."
+
+
+def rate_notes(decisions: RaceLog) -> tuple[str, ...]:
+    """What to keep in mind where the winner's learning rate is the highest or the lowest that was tried."""
+    found = next((one for one in decisions.decisions if one.untried is not None), None)
+    if found is None or found.untried is None:
+        return ()
+    rate = decisions.winner.learning_rate
+    how = "highest" if found.untried > rate else "lowest"
+    more = "higher" if found.untried > rate else "lower"
+    return (
+        f"Learning rate {rate:g}, the {how} that was tried, won the race. A {more} one was not tried: "
+        f"--learning-rate {found.untried:g}.",
+    )
 
 
 def start_notes(prepared: PreparedRace, seeds: int) -> tuple[str, ...]:

@@ -3,8 +3,12 @@
 A candidate is a rule for K and a learning rate. Twice on the way those that are clearly behind are dropped; after a
 quarter of the steps the best goes on, and nothing starts again. The recipe's own candidate stays until then, since a
 higher rate leads early and not always at the end, and it stays for good unless another is clearly ahead
-(docs/log.md). What a clock or a score decides is written to ``race.jsonl`` first; a job that resumes reads it there, so
-that it ends with the same weights.
+(docs/log.md). The learning rates move to where they win: at the first comparison one more joins, beyond the one that
+leads, and catches up. A candidate that breaks down, the recipe's too, is dropped while another lives.
+
+A K beyond the default rule's is not raced where it is nearly free: over five seeds K for the metric held against the
+best fixed K wherever that was decided (docs/log.md, "Online K against the best fixed K"). What a clock or a score
+decides is written to ``race.jsonl`` first; a job that resumes reads it there, so that it ends with the same weights.
 """
 
 from __future__ import annotations
@@ -13,13 +17,15 @@ import shutil
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import stdtrit
 
-from negwise.errors import NegwiseError
+from negwise.errors import InputError
+from negwise.jobs.step_timing import out_of_memory
 from negwise.metrics import Ranks
 from negwise.metrics.per_query import query_values
 from negwise.records import (
@@ -31,10 +37,11 @@ from negwise.records import (
     RaceRecord,
     RaceStart,
     RunResult,
+    TrainingEnd,
     append_race,
     read_race,
 )
-from negwise.training import OpenRun
+from negwise.training import OpenRun, ShouldStop
 from negwise.training.checkpoint import FOLDER as CHECKPOINTS
 
 LOOKS, RUNG = (0.08, 0.16), 0.24
@@ -45,13 +52,34 @@ CLEARLY = 0.99
 LEAST_SHARE = 0.65
 """Of the steps that one plain run has in the same time, the candidate that goes on has this many or more."""
 MOST_CANDIDATES = 3
-RATES = (1.0, 3.0, 1 / 3)
-"""Learning rates that are raced, as multiples of the recipe's."""
+RATE_STEP = 3.0
+"""Learning rates are raced so many times apart: the recipe's, and one step above it. Then one of those beyond."""
 FEWEST_STEPS = 40
 """Steps before a rung, without which nothing can be told."""
 
 Floats = NDArray[np.float64]
 OpenCandidate = Callable[[Candidate], AbstractContextManager[OpenRun]]
+
+
+class BrokeDown(InputError):
+    """A candidate cannot be trained further, as where its loss is not finite. The message says what to type."""
+
+    def __init__(self, candidate: Candidate, error: Exception) -> None:
+        lower = f"{candidate.learning_rate / RATE_STEP:.2g}"
+        super().__init__(
+            f"{candidate.name}: training broke down ({error}). Type a lower --learning-rate, as --learning-rate {lower}"
+        )
+        self.why = f"training broke down ({error})"
+
+
+def advance(
+    run: OpenRun, candidate: Candidate, until: int | None = None, should_stop: ShouldStop | None = None
+) -> RunResult:
+    """`OpenRun.advance`; a step that is refused is told as a failure of ``candidate``."""
+    try:
+        return run.advance(until, should_stop)
+    except InputError as error:
+        raise BrokeDown(candidate, error) from error
 
 
 def share_of_survivor(candidates: int) -> float:
@@ -65,40 +93,87 @@ def step_at(candidate: Candidate, share: float) -> int:
 
 
 def rung_step(candidate: Candidate) -> int:
-    """Where it is settled which candidate goes on."""
-    return step_at(candidate, RUNG)
+    """Where it is settled which candidate goes on: its last evaluation within `RUNG` of its steps.
+
+    Not the nearest one, which could take so much time that less than `LEAST_SHARE` is left for the one that goes on.
+    """
+    within = int(RUNG * candidate.steps / candidate.eval_every + 1e-9)
+    return max(within, 1) * candidate.eval_every
 
 
-def stages_of(candidates: Sequence[Candidate]) -> tuple[float, ...]:
-    """Shares of the steps at which candidates are compared; of those with the same evaluation the last one."""
-    return tuple({step_at(candidates[0], share): share for share in (*LOOKS, RUNG)}.values())
+def steps_between_evaluations(steps: int, evaluations: int) -> int:
+    """For a candidate of a race, so that one of about so many evaluations is at the rung and none comes after it."""
+    return max(int(RUNG * steps / max(round(RUNG * evaluations), 1)), 1)
 
 
-def look(ranks: Mapping[str, Ranks], step: int, metric: str) -> Decision:
-    """Who is dropped on the way: those that are clearly behind the best. The first candidate never is."""
+Judge = Callable[[Mapping[str, Ranks], int, str, str], Decision]
+"""A decision from the ranks by candidate, the step, the metric, and the recipe's candidate."""
+StepOf = Callable[[Candidate], int]
+
+
+def stages_of(start: RaceStart) -> tuple[tuple[StepOf, Judge], ...]:
+    """Where candidates are compared, and what is decided there; of looks at the same evaluation the last one counts."""
+    first = start.candidates[0]
+    steps: dict[int, StepOf] = {step_at(first, share): partial(step_at, share=share) for share in LOOKS}
+    steps = {at: of for at, of in steps.items() if at < rung_step(first)}
+    stages: list[tuple[StepOf, Judge]] = [*((of, look) for of in steps.values()), (rung_step, decide)]
+    if start.joins:
+        stages.insert(0, (stages[0][0], partial(invite, joins=start.joins)))
+    return tuple(stages)
+
+
+def invite(ranks: Mapping[str, Ranks], step: int, metric: str, recipe: str, *, joins: Sequence[Candidate]) -> Decision:
+    """Who joins: the higher rate of ``joins`` where a candidate is clearly ahead of the recipe's, else the lower."""
     values, means = _values(ranks, metric)
-    first, best = next(iter(means)), max(means, key=means.__getitem__)
-    behind = tuple(name for name in means if name != first and clearly_ahead(values[best], values[name]))
+    ahead = [
+        name for name in means if name != recipe and recipe in means and clearly_ahead(values[name], values[recipe])
+    ]
+    high, low = max(joins, key=_rate), min(joins, key=_rate)
+    joined = high if ahead else low
+    why = f"{ahead[0]} is clearly ahead" if ahead else "no higher rate is clearly ahead"
+    return Decision(step, metric, means, tuple(means), (), f"{why}, so {joined.name} joins", (joined.name,))
+
+
+def look(ranks: Mapping[str, Ranks], step: int, metric: str, recipe: str) -> Decision:
+    """Who is dropped on the way: those that are clearly behind the best. The recipe's candidate never is."""
+    values, means = _values(ranks, metric)
+    best = max(means, key=means.__getitem__)
+    behind = tuple(name for name in means if name != recipe and clearly_ahead(values[best], values[name]))
     kept = tuple(name for name in means if name not in behind)
     reason = f"{'; '.join(behind)} {'are' if len(behind) > 1 else 'is'} clearly behind" if behind else "all go on"
     return Decision(step, metric, means, kept, behind, reason)
 
 
-def decide(ranks: Mapping[str, Ranks], step: int, metric: str) -> Decision:
-    """Who goes on. The first candidate stays unless another is clearly ahead of it."""
+def decide(ranks: Mapping[str, Ranks], step: int, metric: str, recipe: str) -> Decision:
+    """Who goes on. The recipe's candidate stays unless another is clearly ahead of it."""
     values, means = _values(ranks, metric)
-    first, best = next(iter(means)), max(means, key=means.__getitem__)
-    stays = best != first and not clearly_ahead(values[best], values[first])
-    kept = first if stays else best
+    best = max(means, key=means.__getitem__)
+    stays = best != recipe and recipe in means and not clearly_ahead(values[best], values[recipe])
+    kept = recipe if stays else best
     reason = f"{kept} goes on" + (", the recipe's, which no other is clearly ahead of" if stays else "")
     return Decision(step, metric, means, (kept,), tuple(name for name in means if name != kept), reason)
+
+
+def with_untried(decision: Decision, tried: Sequence[Candidate], recipe: Candidate) -> Decision:
+    """``decision`` with the learning rate beyond that of the winner, where none of those that were ``tried`` is there.
+
+    A winner with the recipe's own rate is in the middle of what is known, whatever was tried.
+    """
+    rates = [one.learning_rate for one in tried]
+    rate = next(one.learning_rate for one in tried if one.name in decision.kept)
+    if len(decision.kept) > 1 or rate == recipe.learning_rate or rate not in (min(rates), max(rates)):
+        return decision
+    high = rate == max(rates)
+    beyond = float(f"{rate * RATE_STEP if high else rate / RATE_STEP:.2g}")
+    told = f"{decision.reason}; a {'higher' if high else 'lower'} learning rate was not tried"
+    return replace(decision, reason=told, untried=beyond)
 
 
 def without(decision: Decision, failed: Mapping[str, str]) -> Decision:
     """``decision`` with the candidates that could not be trained among the dropped, and why."""
     if not failed:
         return decision
-    why = "; ".join(f"{name} failed ({error})" for name, error in failed.items())
+    why = "; ".join(f"{name} failed: {error}" for name, error in failed.items())
     return replace(decision, dropped=(*decision.dropped, *failed), reason=f"{decision.reason}; {why}")
 
 
@@ -110,6 +185,10 @@ def clearly_ahead(values: Floats, others: Floats) -> bool:
         return False
     error = float(gaps.std(ddof=1) / np.sqrt(len(gaps)))
     return bool(gaps.mean() > stdtrit(len(gaps) - 1, (1 + CLEARLY) / 2) * error)
+
+
+def _rate(candidate: Candidate) -> float:
+    return candidate.learning_rate
 
 
 def _values(ranks: Mapping[str, Ranks], metric: str) -> tuple[dict[str, Floats], dict[str, float]]:
@@ -131,9 +210,16 @@ class RaceLog:
         self.records.append(record)
 
     @property
+    def start(self) -> RaceStart | None:
+        return next((record for record in self.records if isinstance(record, RaceStart)), None)
+
+    @property
     def candidates(self) -> tuple[Candidate, ...]:
-        """Who takes part; nobody before the start."""
-        return next((record.candidates for record in self.records if isinstance(record, RaceStart)), ())
+        """Who took part so far; nobody before the start."""
+        if self.start is None:
+            return ()
+        joined = {name for decision in self.decisions for name in decision.joined}
+        return (*self.start.candidates, *(one for one in self.start.joins if one.name in joined))
 
     @property
     def winner(self) -> Candidate:
@@ -148,6 +234,11 @@ class RaceLog:
     @property
     def comparisons(self) -> tuple[Comparison, ...]:
         return tuple(record for record in self.records if isinstance(record, Comparison))
+
+    @property
+    def end(self) -> TrainingEnd | None:
+        """Where training of the model ended before its time was spent, if it did."""
+        return next((record for record in self.records if isinstance(record, TrainingEnd)), None)
 
     @property
     def horizons(self) -> tuple[Horizon, ...]:
@@ -165,44 +256,78 @@ def race(
     say: Callable[[str], None],
 ) -> tuple[Candidate, RunResult]:
     """Race, and ``finish`` the candidate that goes on. Those that do not keep no checkpoint."""
-    if not log.candidates:
+    if log.start is None:
         log.add(start())
-    alive = log.candidates
+    assert log.start is not None
+    alive, recipe = log.candidates, log.candidates[0]
     with ExitStack() as stack:
-        opened: dict[str, tuple[ExitStack, OpenRun]] = {}
-
-        def run_of(one: Candidate) -> OpenRun:
-            if one.name not in opened:
-                own = stack.enter_context(ExitStack())
-                opened[one.name] = own, own.enter_context(open_candidate(one))
-            return opened[one.name][1]
-
-        stages = stages_of(alive)
-        for at, share in enumerate(stages):
+        opened = OpenCandidates(stack, open_candidate)
+        for at, (step_of, judge) in enumerate(stages_of(log.start)):
             if len(alive) == 1:
                 break
             if at == len(log.decisions):
-                ranks, failed = {}, {}
-                for one in alive:
-                    try:
-                        run_of(one).advance(step_at(one, share))
-                        ranks[one.name] = run_of(one).ranks("val")
-                    except NegwiseError as error:  # as a learning rate that is too high: the loss is not finite
-                        if one is alive[0]:
-                            raise
-                        failed[one.name] = str(error)
-                settle = decide if at == len(stages) - 1 else look
-                log.add(without(settle(ranks, step_at(alive[0], share), metric), failed))
+                ranks, failed = opened.compare(alive, step_of, recipe)
+                found = judge(ranks, step_of(alive[0]), metric, recipe.name)
+                if not found.joined:
+                    found = with_untried(found, log.candidates, recipe)
+                log.add(without(found, failed))
             found = log.decisions[at]
-            if found.dropped:
+            if found.dropped or found.joined:
                 say(describe(found))
             for one in alive:
                 if one.name in found.dropped:
-                    if one.name in opened:
-                        opened.pop(one.name)[0].close()
+                    opened.close(one)
                     shutil.rmtree(folder_of(one) / CHECKPOINTS, ignore_errors=True)
-            alive = tuple(one for one in alive if one.name in found.kept)
-        return alive[0], finish(alive[0], run_of(alive[0]))
+            alive = tuple(one for one in log.candidates if one.name in (*found.kept, *found.joined))
+        return alive[0], finish(alive[0], opened.run_of(alive[0]))
+
+
+class OpenCandidates:
+    """The runs of candidates, opened when they are first asked for."""
+
+    def __init__(self, stack: ExitStack, open_candidate: OpenCandidate) -> None:
+        self.stack, self.open_candidate = stack, open_candidate
+        self.opened: dict[str, tuple[ExitStack, OpenRun]] = {}
+
+    def run_of(self, one: Candidate) -> OpenRun:
+        if one.name not in self.opened:
+            own = self.stack.enter_context(ExitStack())
+            self.opened[one.name] = own, own.enter_context(self.open_candidate(one))
+        return self.opened[one.name][1]
+
+    def close(self, one: Candidate) -> None:
+        """Let go of its memory."""
+        if one.name in self.opened:
+            self.opened.pop(one.name)[0].close()
+
+    def compare(
+        self, alive: Sequence[Candidate], step_of: StepOf, recipe: Candidate
+    ) -> tuple[dict[str, Ranks], dict[str, str]]:
+        """Validation ranks of each candidate at its step, and why others could not be trained to there.
+
+        Steps were timed for one candidate alone, so others may not fit into memory beside the recipe's.
+        """
+        ranks, failed = {}, {}
+        for one in alive:
+            try:
+                run = self.run_of(one)
+                advance(run, one, step_of(one))
+                ranks[one.name] = run.ranks("val")
+            except BrokeDown as error:
+                failed[one.name] = error.why
+            except RuntimeError as error:
+                if one is recipe or not out_of_memory(error):
+                    raise
+                failed[one.name] = "it does not fit into memory beside the others"
+            if one.name in failed:
+                self.close(one)
+        if not ranks:
+            lowest = min(one.learning_rate for one in alive)
+            raise InputError(
+                f"no candidate could be trained: {'; '.join(f'{name}: {why}' for name, why in failed.items())}. "
+                f"Type a lower --learning-rate, as --learning-rate {lowest / RATE_STEP:.2g}, and another --out."
+            )
+        return ranks, failed
 
 
 def describe(decision: Decision) -> str:

@@ -15,28 +15,35 @@ from negwise.jobs.plan import (
     CORPUS_SHARE,
     EVALUATION_SHARE,
     FEWEST_EVALUATIONS,
-    LAST,
     evaluations_of,
     fair_queries,
     last_seconds,
     parallelism,
     plan_one_run,
-    time_one_run,
 )
-from negwise.jobs.preparation import Log, format_duration, look_at_data, metrics_of, training_of, write_job
-from negwise.jobs.race import FEWEST_STEPS, MOST_CANDIDATES, RATES, RaceLog, rung_step, share_of_survivor
+from negwise.jobs.preparation import Log, look_at_data, metrics_of, training_of, write_job
+from negwise.jobs.race import (
+    FEWEST_STEPS,
+    RATE_STEP,
+    RaceLog,
+    rung_step,
+    share_of_survivor,
+    steps_between_evaluations,
+)
 from negwise.jobs.single_run import check_rules
 from negwise.jobs.start_weights import copy_weights, learnt_from, like_model
+from negwise.jobs.step_timing import costs_in_words, time_one_run
 from negwise.metrics.model_ranking import subset
 from negwise.records import Candidate, Horizon, Plan, RaceStart, Start, StepTimes, read_run
 from negwise.requests import RunRequest, TrainRequest, identity_of, parse_duration
 from negwise.tasks import Task, make_task
 from negwise.tasks.recipes import resolve_device
 
-FREE, DEAR = 1.1, 1.5
-"""A K is nearly free whose step takes at most so many times as long as the shortest. Negatives are dear where the
-largest K makes a step so many times as long as a moderate K does."""
+DEAR = 1.5
+"""Negatives are dear where the rule's K makes a step so many times as long as a moderate K does."""
 UNLIMITED = 10**9
+Entry = tuple[float, int | None, StepTimes]
+"""A learning rate, a bound of K and the times that belong to them."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -88,9 +95,7 @@ def prepare_race(folder: Path, request: RunRequest, arm: Arm, log: Log, *, keep:
             write_job(folder, "run", request, report, training.device, plan)
     else:
         plan = found.plan
-    costs = ", ".join(f"{_milliseconds(cost.seconds)} with {cost.k:.4g}" for cost in plan.costs)
-    memory = "; more negatives do not fit into memory" if plan.times.max_k is not None else ""
-    log(f"A step of {training.model} on {device} takes {costs} negatives{memory}. {free_in_words(plan)}")
+    log(f"A step of {training.model} on {device} takes {costs_in_words(plan)}")
     training = replace(training, max_k=plan.times.max_k)
     return PreparedRace(
         training,
@@ -103,13 +108,6 @@ def prepare_race(folder: Path, request: RunRequest, arm: Arm, log: Log, *, keep:
         older,
         RaceLog(_round_of(folder, start)).winner if start is not None and start.goes_on else None,
     )
-
-
-def free_in_words(plan: Plan) -> str:
-    """The largest K of those that were timed whose step takes at most a tenth more time than the shortest."""
-    least = min(cost.seconds for cost in plan.costs)
-    k = max(cost.k for cost in plan.costs if cost.seconds <= FREE * least)
-    return f"K = {k:.4g} is nearly free." if k > plan.costs[0].k else "Each negative costs time."
 
 
 def _round_of(folder: Path, start: Start) -> Path:
@@ -146,7 +144,8 @@ def _new_plan(
     log: Log,
 ) -> Plan:
     log(f"Timing a few steps of {training.model} ...")
-    times, costs = time_one_run(replace(training, k=arm.rule, learning_rate=rate), task)
+    typed = None if request.budget is None else parse_duration(request.budget)
+    times, costs = time_one_run(replace(training, k=arm.rule, learning_rate=rate), task, typed)
     spent = time.monotonic() - began
     before = 0.0 if start is None else start.seconds
     left = None if request.budget is None else time_for_training(task, before + spent, request)
@@ -175,6 +174,9 @@ def with_queries(task: Task, plan: Plan) -> Task:
 def plan_candidates(prepared: PreparedRace, request: RunRequest, arm: Arm) -> RaceStart:
     """Who takes part: the rule at three learning rates or, where negatives are dear, at two and with a smaller K.
 
+    The third rate joins at the first comparison, above or below the others. A K that is larger than the rule's and
+    nearly free takes no part: see `negwise.jobs.race`.
+
     Where there are too few steps for all of them the rates go first. A job that goes on trains its winner alone.
     """
     plan, times = prepared.plan, prepared.plan.times
@@ -183,28 +185,37 @@ def plan_candidates(prepared: PreparedRace, request: RunRequest, arm: Arm) -> Ra
         cost = next((cost.seconds for cost in plan.costs if cost.k == bound), times.step)
         known = replace(times, step=cost, k=times.k if bound is None else float(bound))
         return RaceStart((_candidate(prepared, request, arm, rate, bound, known, 1.0),), "The model so far goes on.")
-    own: list[tuple[float, int | None, StepTimes]] = [(prepared.rate, None, times)]
-    rates: list[tuple[float, int | None, StepTimes]] = []
-    smaller: list[tuple[float, int | None, StepTimes]] = []
-    reasons = {}
-    if request.race and request.learning_rate is None:
-        rates = [(float(f"{scale * prepared.rate:.3g}"), None, times) for scale in RATES[1:]]
-        reasons["rates"] = "A third and three times the recipe's learning rate are tried too."
+    own: Entry = (prepared.rate, None, times)
+    rates: list[Entry] = []
+    joins: list[Entry] = []
+    smaller: list[Entry] = []
+    reasons: list[str] = []
+    raced = request.race and request.learning_rate is None
     moderate = _moderate_k(plan) if request.race and request.k is None else None
+    if raced:
+        rates = [(_typed(prepared.rate * RATE_STEP), None, times)]
+        reasons.append("Three times the recipe's learning rate is tried too.")
+    if raced and moderate is None:  # there is room for a third
+        scales = (RATE_STEP * RATE_STEP, 1 / RATE_STEP)
+        joins = [(_typed(prepared.rate * scale), None, times) for scale in scales]
+        reasons = ["Three times the recipe's learning rate is tried too, then nine times or a third of it."]
     if moderate is not None:
         k, seconds = moderate
         smaller = [(prepared.rate, int(k), replace(times, step=seconds, k=k))]
-        rates = rates[: MOST_CANDIDATES - 2]  # the higher one: the lower one has not won yet
-        reasons["rates"] = "Three times the recipe's learning rate is tried too."
-        reasons["k"] = f"K of at most {k:g} is tried too: more make a step {times.step / seconds:.1f} x as long."
-    for others, why in (([*rates, *smaller], ("rates", "k") if rates else ("k",)), (smaller, ("k",))):
-        share = share_of_survivor(1 + len(others))
-        made = [_candidate(prepared, request, arm, *pair, share) for pair in (*own, *others)]
-        if others and min(rung_step(one) for one in made) >= FEWEST_STEPS:
-            return RaceStart(tuple(made), " ".join(reasons[name] for name in why if name in reasons))
+        reasons.append(f"K of at most {k:g} is tried too: more make a step {times.step / seconds:.1f} x as long.")
+    for others, later, why in (([*rates, *smaller], joins, reasons), (smaller, [], reasons[-1:])):
+        share = share_of_survivor(1 + len(others) + bool(later))
+        made = [_candidate(prepared, request, arm, *one, share) for one in (own, *others)]
+        joining = [_candidate(prepared, request, arm, *one, share) for one in later]
+        if others and min(rung_step(one) for one in (*made, *joining)) >= FEWEST_STEPS:
+            return RaceStart(tuple(made), " ".join(why), tuple(joining))
     few = f"There are too few steps for a race, which needs {FEWEST_STEPS} of each candidate."
     reason = few if rates or smaller else "There is nothing to race."
-    return RaceStart((_candidate(prepared, request, arm, *own[0], 1.0),), reason)
+    return RaceStart((_candidate(prepared, request, arm, *own, 1.0),), reason)
+
+
+def _typed(rate: float) -> float:
+    return float(f"{rate:.3g}")
 
 
 def _candidate(
@@ -222,7 +233,9 @@ def _candidate(
         left = time_for_training(prepared.task, spent_before(prepared.plan), request)
         plain = plan_one_run(times, runs=1, jobs=1, steps=None, budget=left, most=UNLIMITED).steps
         steps = min(int(share * plain), prepared.most)
-    return Candidate(arm.rule, rate, steps, -(-steps // evaluations_of(times, steps)), max_k)
+    evaluations = evaluations_of(times, steps)
+    every = -(-steps // evaluations) if share == 1 else steps_between_evaluations(steps, evaluations)
+    return Candidate(arm.rule, rate, steps, every, max_k)
 
 
 def time_for_training(task: Task, spent: float, request: RunRequest) -> float:
@@ -234,8 +247,8 @@ def time_for_training(task: Task, spent: float, request: RunRequest) -> float:
 
 
 def _moderate_k(plan: Plan) -> tuple[float, float] | None:
-    """The largest K that was timed whose step is much shorter than that of the largest of all, and its seconds."""
-    *others, largest = plan.costs
+    """The largest K that was timed whose step is much shorter than that of the rule's K, and its seconds."""
+    *others, largest = [cost for cost in plan.costs if cost.k <= plan.times.k]
     cheap = [(cost.k, cost.seconds) for cost in others if cost.k > 1 and DEAR * cost.seconds <= largest.seconds]
     return max(cheap) if cheap else None
 
@@ -254,28 +267,12 @@ def plan_horizon(
     half = [entry for entry in clock if entry[0] >= clock[-1][0] / 2]
     (first, begin), (last, end) = half[0], half[-1]
     measured = (end - begin) / (last - first) if last > first else 0.0
-    cost = next((cost.seconds for cost in plan.costs if cost.k == candidate.max_k), plan.times.step)
+    cost = step_seconds(plan, candidate)
     pace = max(measured, cost) if rising or not measured else measured
     steps = max(min(last + int(max(left, 0.0) / pace), prepared.most), last + 1)
     reason = "the recipe's epochs" if steps == prepared.most else "what the time has room for"
     return Horizon(candidate.name, steps, round(left, 3), pace, reason)
 
 
-def explain(start: RaceStart, prepared: PreparedRace, request: RunRequest) -> str:
-    """The plan in a sentence or two."""
-    first = start.candidates[0]
-    budget = f"about {format_duration(prepared.plan.lengths.seconds)}" if request.budget is None else request.budget
-    more, each = request.seeds - 1 + len(request.other_ks), max(prepared.plan.lengths.seconds - LAST, 0.0)
-    runs = f"{more} more {'run takes' if more == 1 else 'runs take'}"
-    reason = start.reason if not more else f"{start.reason} {runs} about {format_duration(more * each)} on top."
-    if len(start.candidates) == 1:
-        return f"Plan: {first.steps} steps, {budget} in all. {reason}"
-    raced = "; ".join(one.name for one in start.candidates)
-    return (
-        f"Plan: a race of {len(start.candidates)} candidates for {rung_step(first)} steps ({raced}). "
-        f"The best goes on to about {first.steps} steps; {budget} in all. {reason}"
-    )
-
-
-def _milliseconds(seconds: float) -> str:
-    return f"{1e3 * seconds:.3g} ms" if seconds < 1 else f"{seconds:.3g} s"
+def step_seconds(plan: Plan, candidate: Candidate) -> float:
+    return next((cost.seconds for cost in plan.costs if cost.k == candidate.max_k), plan.times.step)

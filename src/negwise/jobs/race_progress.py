@@ -32,6 +32,8 @@ class RaceProgress:
         """Count on the steps of the race, and on those of ``candidate`` as the one that goes on."""
         others = [one for one in decisions.candidates if one.name != candidate.name]
         dropped = {name for decision in decisions.decisions for name in decision.dropped}
+        if decisions.start is not None and not decisions.decisions:
+            others += decisions.start.joins[:1]  # one of them will join
         raced = sum(self.done.get(one.name, 0) if one.name in dropped else rung_step(one) for one in others)
         own = next((one.steps for one in reversed(decisions.horizons)), candidate.steps)
         self.total = raced + own

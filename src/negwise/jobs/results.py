@@ -28,6 +28,7 @@ from negwise.records import (
     PilotResult,
     Results,
     SeedResult,
+    TrainingEnd,
     encode,
     read_record,
     read_result,
@@ -126,11 +127,11 @@ def collect_race(
     winner: Candidate | None,
     decisions: tuple[Decision, ...],
     notes: tuple[str, ...] = (),
+    end: TrainingEnd | None = None,
 ) -> JobResult:
     """Write ``results.json`` of the main job, which may be half done: ``winner`` is the candidate that went on.
 
-    ``notes`` are caveats beside those that follow from the results.
-    """
+    ``notes`` are caveats beside those that follow from the results."""
     arms = []
     if winner is not None:
         home = folder / "runs" / winner.folder
@@ -157,6 +158,7 @@ def collect_race(
         chosen=None if chosen is None else chosen.name,
         model=None if chosen is None else chosen.done[0].run,
         decisions=decisions,
+        end=end,
     )
     found = _with_known_facts(replace(found, caveats=(*notes, *caveats_of(found, None))), folder / RESULTS)
     write_record(folder / RESULTS, found)

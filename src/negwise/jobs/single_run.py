@@ -96,9 +96,15 @@ def fit_task(
 
 
 def open_task(
-    request: TrainRequest, task: Task, out: str | Path, *, rule: Rule | None = None, show: bool | Display = True
+    request: TrainRequest,
+    task: Task,
+    out: str | Path,
+    *,
+    rule: Rule | None = None,
+    show: bool | Display = True,
+    checkpoints: bool = True,
 ) -> AbstractContextManager[OpenRun]:
-    """The run of a task, to be advanced in parts."""
+    """The run of a task, to be advanced in parts; without ``checkpoints`` one that is only timed."""
     request = with_recipe(request)
     assert request.batch_size is not None and request.metric is not None and request.precision is not None
     steps = steps_of(request, task)
@@ -132,6 +138,7 @@ def open_task(
         assets=partial(task.assets, request),
         popularity=task.data.popularity,
         show=show,
+        checkpoints=checkpoints,
     )
 
 

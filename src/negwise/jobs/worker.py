@@ -108,7 +108,7 @@ def _train(message: Message, reply: Reply) -> Message:
 
 
 def _time(message: Message, reply: Reply) -> Message:  # noqa: ARG001
-    from negwise.jobs.plan import time_steps
+    from negwise.jobs.step_timing import time_steps
 
     request, source = _request(message)
     return asdict(time_steps(request, source, int(message["steps"])))

@@ -25,6 +25,7 @@ from negwise.records.job_records import (
     Start,
     StepCost,
     StepTimes,
+    TrainingEnd,
     TunedRate,
 )
 from negwise.records.model_records import (
@@ -120,6 +121,7 @@ __all__ = [
     "StepCost",
     "StepRecord",
     "StepTimes",
+    "TrainingEnd",
     "TunedRate",
     "append_race",
     "decode",

@@ -234,7 +234,11 @@ class PilotResult:
 
 @dataclass(frozen=True)
 class Decision:
-    """A decision of a race: at ``step``, by ``metric``, which candidates went on and which were dropped, and why."""
+    """A decision of a race: at ``step``, by ``metric``, which candidates went on and which were dropped, and why.
+
+    ``joined`` take part from here on. ``untried`` is the learning rate beyond that of the winner, where the winner's is
+    the highest or the lowest that was raced and clearly ahead.
+    """
 
     step: int
     metric: str
@@ -242,6 +246,23 @@ class Decision:
     kept: tuple[str, ...]
     dropped: tuple[str, ...]
     reason: str
+    joined: tuple[str, ...] = ()
+    untried: float | None = None
+
+
+@dataclass(frozen=True)
+class TrainingEnd:
+    """Where training of the model ended before its time was spent: at ``step`` of the ``planned`` steps.
+
+    ``why``: "level", its metric no longer rose; or "epochs", the recipe ended. ``seconds_left`` of the ``budget`` that
+    was typed were not used; both are None without one.
+    """
+
+    step: int
+    planned: int
+    why: Literal["level", "epochs"]
+    seconds_left: float | None = None
+    budget: str | None = None
 
 
 @dataclass(frozen=True)
@@ -249,7 +270,8 @@ class Results:
     """``results.json``, of a job that may be half done. ``model`` is the folder of the run that is kept.
 
     ``baselines``, ``corpus`` and ``candidates``, the number that a test query is ranked among on average, are those of
-    the model that is kept. ``seconds`` is the wall time of the whole job: reading, timing, training, test.
+    the model that is kept. ``seconds`` is the wall time of the whole job: reading, timing, training, test. ``end`` is
+    None where training of the model took the time that there was.
     """
 
     kind: Literal["run", "sweep"]
@@ -266,4 +288,5 @@ class Results:
     candidates: float | None = None
     shares: tuple[GainShare, ...] = ()
     seconds: float | None = None
+    end: TrainingEnd | None = None
     format: int = FORMAT

@@ -7,6 +7,7 @@ kind            type
 ``rung``        `Decision`
 ``horizon``     `Horizon`
 ``comparison``  `Comparison`
+``end``         `TrainingEnd`
 ==============  ==========================
 """
 
@@ -20,7 +21,7 @@ from typing import Any
 from negwise.errors import InputError
 from negwise.files import write_atomically
 from negwise.records.decoding import decode, encode
-from negwise.records.job_records import Decision
+from negwise.records.job_records import Decision, TrainingEnd
 
 RACE = "race.jsonl"
 
@@ -51,10 +52,14 @@ class Candidate:
 
 @dataclass(frozen=True)
 class RaceStart:
-    """Who takes part, and why so; the first is what is trained where nothing speaks for another."""
+    """Who takes part, and why so; the first is what is trained where nothing speaks for another.
+
+    One of ``joins``, a higher and a lower learning rate, takes part from the first comparison on.
+    """
 
     candidates: tuple[Candidate, ...]
     reason: str
+    joins: tuple[Candidate, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -78,8 +83,14 @@ class Comparison:
     model_step_seconds: float
 
 
-RaceRecord = RaceStart | Decision | Horizon | Comparison
-KINDS: dict[str, type[Any]] = {"start": RaceStart, "rung": Decision, "horizon": Horizon, "comparison": Comparison}
+RaceRecord = RaceStart | Decision | Horizon | Comparison | TrainingEnd
+KINDS: dict[str, type[Any]] = {
+    "start": RaceStart,
+    "rung": Decision,
+    "horizon": Horizon,
+    "comparison": Comparison,
+    "end": TrainingEnd,
+}
 
 
 def read_race(path: Path) -> list[RaceRecord]:

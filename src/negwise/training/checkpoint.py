@@ -17,6 +17,7 @@ import torch
 from safetensors.torch import load, save
 from torch import Tensor, nn
 
+from negwise.files import write_atomically
 from negwise.records.checkpoint_records import (
     FOLDER,
     OPTIMIZER,
@@ -34,12 +35,14 @@ from negwise.records.checkpoint_records import (
     read_state,
     steps,
 )
+from negwise.records.run_records import RESULT, read_result
 
 __all__ = [
     "FOLDER",
     "Checkpoint",
     "CheckpointError",
     "clean",
+    "keep_best",
     "latest",
     "load_weights",
     "read_checkpoint",
@@ -153,7 +156,30 @@ def clean(out: Path) -> None:
 def _prune(out: Path) -> None:
     """Keep the last two and the best: the best as each of the two knows it, so that either can be gone on from."""
     last = steps(out)[-KEEP:]
-    kept = {*last, *(best_step(read_state(out / FOLDER / str(step)), step) for step in last)}
+    _keep(out, {*last, *(best_step(read_state(out / FOLDER / str(step)), step) for step in last)})
+
+
+def keep_best(out: Path, *, optimizer: bool = True) -> None:
+    """Of the run in ``out``, which has ended, keep the best checkpoint alone; its weights alone without ``optimizer``.
+
+    May be called again, also where a kill ended the call before.
+    """
+    result = read_result(out)
+    if result is None:
+        raise CheckpointError(f"{out}: no {RESULT} here. A run that has not ended needs its checkpoints")
+    folder = out / result.weights
+    _keep(out, {int(folder.name)})
+    if optimizer:
+        return
+    body = read_state(folder)
+    if body["files"].keys() > {WEIGHTS}:
+        body |= {"files": {WEIGHTS: body["files"][WEIGHTS]}, "optimizer": None, "samplers": None}
+        write_atomically(folder / STATE, json.dumps({**body, "digest": own_digest(body)}, indent=1))
+    for name in (OPTIMIZER, SAMPLERS):
+        (folder / name).unlink(missing_ok=True)
+
+
+def _keep(out: Path, kept: set[int]) -> None:
     for step in set(steps(out)) - kept:
         # Renamed first: a folder that is half removed must not look like a checkpoint.
         (out / FOLDER / str(step)).replace(out / FOLDER / f"{WRITING}gone-{step}")

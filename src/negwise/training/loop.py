@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 from negwise import distributed
 from negwise.losses import raise_deferred_errors
-from negwise.metrics import reliability_of_ranks
+from negwise.metrics import Ranks, reliability_of_ranks
 from negwise.protocols import VALIDATION_KS
 from negwise.records import RESULT, BestStep, Recommended, RunLog, RunResult, Scores, StepRecord, decode, read_run
 from negwise.training import checkpoint
@@ -29,6 +29,7 @@ from negwise.training.forward_pass import COUNTS, StepInputs, sum_rows
 from negwise.training.journal import Journal
 from negwise.training.k_control import KController
 from negwise.training.launch import SignalGuard, Stopped, reseed
+from negwise.training.optimization import Optimization
 from negwise.training.run_folder import write_ranks, write_result
 from negwise.training.settings import Settings
 
@@ -49,25 +50,6 @@ class RunState:
 
 
 @dataclass(eq=False)
-class Optimization:
-    """The optimizer, set up by Fabric, with its base learning rates and their scale over training."""
-
-    optimizer: Any
-    rates: list[float]
-    scale: Callable[[float], float] | None
-
-    def set_rates(self, fraction: float) -> None:
-        if self.scale is None:
-            return
-        scale = self.scale(fraction)
-        for group, rate in zip(self.optimizer.param_groups, self.rates, strict=True):
-            if isinstance(group["lr"], Tensor):  # where a graph looks for it
-                group["lr"].fill_(rate * scale)
-            else:
-                group["lr"] = rate * scale
-
-
-@dataclass(eq=False)
 class Run:
     """The parts of a run, as `negwise.training.fit` puts them together, and its state, which is all that changes."""
 
@@ -85,6 +67,7 @@ class Run:
     header: Mapping[str, Any]
     state: RunState
     graphs: bool = False
+    checkpoints: bool = True  # a run that is only timed writes none
     run_step: Callable[[StepInputs], Tensor] = field(init=False)  # `update_weights`, eagerly or as a CUDA graph
     should_stop: ShouldStop | None = field(default=None, init=False)
     until: int | None = field(default=None, init=False)
@@ -95,6 +78,7 @@ class Run:
         self.sums = torch.zeros(len(COUNTS), dtype=torch.float64, device=self.fabric.device)
         self.ks: list[float] = []
         self.stop_agreed = False
+        self.last_ranks: tuple[int, Ranks] | None = None  # of validation, and the step that they belong to
         self.run_step = lambda inputs: self.update_weights(inputs.to(self.fabric.device))
         if self.graphs:
             self.run_step = GraphedStep(self.update_weights, self.fabric.device)
@@ -235,9 +219,16 @@ class Run:
             best = {"step": step, "metric": metric, "value": value}
             best |= {name: asdict(scores) for name, scores in found.items()}
         self.state = replace(self.state, evaluated=step, best=best)
+        self.last_ranks = (step, ranks["val"]) if "val" in ranks else None
         auc = found["val"].auc if "val" in found else None
         if auc is not None and not self.controller.open_loop:
             self.controller.evaluated(step, auc, reliability_of_ranks(ranks["val"], VALIDATION_KS).tolist())
+
+    def ranks(self, split: str) -> Ranks:
+        """The ranks of a split with the weights of now; those of an evaluation that was just made are taken as such."""
+        if split == "val" and self.last_ranks is not None and self.last_ranks[0] == self.state.step:
+            return self.last_ranks[1]
+        return self.evaluation.ranks(split, self.model, self.between_chunks(self.leave_if_asked))
 
     def between_chunks(self, stop: Callable[[], None]) -> Callable[[], None]:
         """What runs between the chunks of an evaluation, where ``stop`` may end it."""
@@ -279,7 +270,7 @@ class Run:
         if self.ks:
             self.record()
         self.journal.sync()
-        if self.fabric.global_rank == 0:
+        if self.fabric.global_rank == 0 and self.checkpoints:
             step = self.state.step
             state = replace(self.state, seconds=self.seconds(), k=self.controller.state_dict(step))
             body = {**self.header, "state": asdict(state), "best": state.best}

@@ -27,7 +27,8 @@ from negwise.training.forward_pass import TrainingStep
 from negwise.training.journal import Display, Journal, Silent, display
 from negwise.training.k_control import KController
 from negwise.training.launch import SignalGuard, fixed_threads, make_fabric, own_generators, resolve_threads
-from negwise.training.loop import Optimization, Run, RunState, ShouldStop
+from negwise.training.loop import Run, RunState, ShouldStop
+from negwise.training.optimization import Optimization
 from negwise.training.run_folder import check_config, fingerprint, write_assets, write_config
 from negwise.training.settings import Settings
 
@@ -54,7 +55,8 @@ def fit(
     horizon of every schedule, so that the same call with another ``until`` continues to the same bits.
     ``should_stop(log)`` looks at the log after each evaluation and may end the run there; it must follow from the log
     alone, so that a resumed run ends at the same step. Returns the result, in which ``finished`` is false after a
-    pause; ``model`` ends with the weights of the last step, on the device of the run.
+    pause; ``model`` ends with the weights of the last step, on the device of the run. Of a run that had ended before
+    and kept its best weights alone, those.
 
     Ctrl-C ends with `Stopped` once the step is saved.
     """
@@ -83,6 +85,7 @@ def open_run(
     assets: Callable[[], Mapping[str, bytes]] = dict,
     popularity: Ints | None = None,
     show: bool | Display = True,
+    checkpoints: bool = True,
 ) -> Iterator[OpenRun]:
     """The run of ``model`` in the folder ``out``, to be advanced in parts; it resumes what is there.
 
@@ -92,7 +95,8 @@ def open_run(
     ``mask_items`` masks items of sequences. A run refuses to resume if ``config`` (plain JSON) or ``data_digest``
     has changed; a paused one may get another horizon. ``assets()``, files by name, make the model usable without its
     data; called where they are missing. ``popularity`` (n_items,), counts in training, adds to the result what the
-    model recommends. ``show`` may be a display of one's own.
+    model recommends. ``show`` may be a display of one's own. Without ``checkpoints`` nothing can be resumed, nor tested
+    at the end: for runs that are only timed.
     """
     if settings.tensorboard:
         require("tensorboard", extra="tensorboard")
@@ -111,7 +115,8 @@ def open_run(
     check_config(folder, whole, paused=lambda: _state_of(checkpoint.latest(folder)).paused)
     result = read_result(folder)
     if result is not None:
-        checkpoint.load_weights(model, checkpoint.read_checkpoint(folder, result.steps).folder)
+        last = folder / checkpoint.FOLDER / str(result.steps)
+        checkpoint.load_weights(model, last if last.exists() else folder / result.weights)
         yield OpenRun(None, model, result)
         return
     fabric = make_fabric(settings.device, settings.precision)
@@ -169,6 +174,7 @@ def open_run(
                 header,
                 state,
                 graphs,
+                checkpoints,
             )
             try:
                 yield OpenRun(run, model, whole=whole)
@@ -210,7 +216,7 @@ class OpenRun:
         assert self.run is not None
         run = self.run
         with fixed_threads(run.header["threads"]), own_generators(run.fabric.device), run.signals:
-            return run.evaluation.ranks(split, run.model, run.between_chunks(run.leave_if_asked))
+            return run.ranks(split)
 
     def set_horizon(
         self, steps: int, eval_every: int, lr_scale: Callable[[float], float] | None, **config: Any
