@@ -52,7 +52,7 @@ def show_results(result: JobResult, console: Console | None = None) -> None:
 def _show_answer(report: ReportData, console: Console) -> None:
     """What would mislead comes first, then the numbers, which K to take, the race, and how to load the model."""
     from negwise.report.answer import make_answer
-    from negwise.report.tables import decision_rows
+    from negwise.report.tables import DECISION_COLUMNS, DECISION_NOTE, decision_rows
 
     answer = make_answer(report)
     console.print(Text(answer.headline, style="bold yellow" if answer.notices else "bold green"))
@@ -72,11 +72,13 @@ def _show_answer(report: ReportData, console: Console) -> None:
         console.print(Text(answer.advice, style="bold"))
     if answer.shares is not None:
         _print_table(answer.shares.columns, answer.shares.rows, console)
+        console.print(Text(answer.shares.note, style="dim"))
     if answer.forecast is not None:
         console.print(Text(answer.forecast, style="dim"))
     if report.decisions:
         console.print()
-        _print_table(("step", "metric", "kept", "dropped", "why"), decision_rows(report), console)
+        _print_table(DECISION_COLUMNS, decision_rows(report), console)
+        console.print(Text(DECISION_NOTE, style="dim"))
     for caveat in report.caveats:
         console.print(Text(f"- {caveat}", style="dim"))
     if answer.load is not None:

@@ -256,8 +256,8 @@ def test_decisions_of_a_race_are_listed(tmp_path):
     }
     assert "Decisions of the race" not in shown(write_job(tmp_path / "plain", seeds=1)).text
     text = shown(write_job(tmp_path / "job", seeds=1, decisions=[decision])).text
-    start = text.index("Decisions of the race step metric kept dropped reason")
-    assert "1,200 HR@5 20 (0.6123) 1 (0.5000); warm:20 1 is behind by more than its error" in text[start:]
+    start = text.index("Decisions of the race step metric validation queries kept dropped why")
+    assert "1,200 HR@5 – 20 (0.6123) 1 (0.5000); warm:20 1 is behind by more than its error" in text[start:]
 
 
 def test_an_unfinished_job_says_so_at_the_top(tmp_path):

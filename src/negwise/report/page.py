@@ -48,7 +48,7 @@ def _mark_commands(text: str) -> str:
     return re.sub(r"\bK = (?=\d)", "K&nbsp;=&nbsp;", marked)
 
 
-_COMMAND = re.compile(r"negwise [a-z]+(?: --[a-z-]+ [\w,:]+)*|--[a-z-]+ \w+")
+_COMMAND = re.compile(r"negwise [a-z]+(?: --[a-z-]+ [\w,:]+)*|--[a-z-]+ \w[\w,:]*")
 
 
 @functools.cache

@@ -9,10 +9,11 @@ import numpy as np
 from negwise.report.figure import Figure, Row, Spec, round_digits
 from negwise.report.formatting import metric_name
 from negwise.report.report_data import ArmRuns, ReportData
-from negwise.report.series import k_at_step, max_points, metric_curve, step_windows
+from negwise.report.series import CurvePoint, k_at_step, max_points, metric_curve, step_windows
 from negwise.report.vega_lite import (
     HEIGHT,
     color_by_arm,
+    error_band,
     k_axis,
     line_layers,
     longest_label,
@@ -163,19 +164,11 @@ def throughput(arms: Sequence[ArmRuns]) -> Figure | None:
 
 
 def quality_over_time(report: ReportData) -> Figure | None:
-    """Validation quality over steps and over seconds; for arms that use the pilot, its seconds come first."""
+    """Validation quality with its error, over steps and seconds; for arms that use the pilot its seconds come first."""
     metrics, arms = report.metrics[:2], report.arms
     points = max_points(arms) // len(metrics)
-    rows: list[Row] = [
-        {
-            "arm": arm.name,
-            "metric": metric,
-            "step": at.step,
-            "seconds": None if at.seconds is None else round_digits(at.seconds + arm.pilot_seconds),
-            "value": round_digits(at.score.value),
-            "se": round_digits(at.score.se),
-            "seeds": at.score.n,
-        }
+    rows = [
+        _quality_row(arm, metric, at)
         for metric in metrics
         for arm in arms
         for at in metric_curve(arm, "val", metric, points)
@@ -185,15 +178,42 @@ def quality_over_time(report: ReportData) -> Figure | None:
     clocks = ["step"] + (["seconds"] if any((row["seconds"] or 0) != 0 for row in rows) else [])
     shown = [metric for metric in metrics if any(row["metric"] == metric for row in rows)]
     panels = tuple(_time_panel(arms, metric, clock, len(clocks) > 1) for metric in shown for clock in clocks)
-    caption = "Validation scores during training, means over seeds: over optimiser steps"
-    if len(clocks) > 1:
-        caption += ", and over seconds"
-        charged = [arm for arm in arms if arm.pilot_seconds > 0]
-        if charged:
-            caption += ", where arms that use the pilot start at its end"
+    caption = f"Scores on validation{_queries_text(rows)}, over steps{' and over seconds' if len(clocks) > 1 else ''}."
+    if len(clocks) > 1 and any(arm.pilot_seconds > 0 for arm in arms):
+        caption += " Arms that use the pilot start when it ends."
+    if any(row["low"] is not None for row in rows):
+        several = any((row["seeds"] or 0) != 1 for row in rows)
+        over = "seeds, or over queries for an arm with one seed" if several else "queries"
+        caption += f" The band is one standard error over {over}."
     return Figure(
-        "quality_over_time", "Quality over training", f"{caption}.", panels, rows, columns=2 if len(panels) > 1 else 1
+        "quality_over_time", "Quality over training", caption, panels, rows, columns=2 if len(panels) > 1 else 1
     )
+
+
+def _quality_row(arm: ArmRuns, metric: str, at: CurvePoint) -> Row:
+    value, error = at.score.value, at.error
+    known = value is not None and error is not None
+    return {
+        "arm": arm.name,
+        "metric": metric,
+        "step": at.step,
+        "seconds": None if at.seconds is None else round_digits(at.seconds + arm.pilot_seconds),
+        "value": round_digits(value),
+        "se": round_digits(error),
+        "low": round_digits(value - error) if known else None,
+        "high": round_digits(value + error) if known else None,
+        "seeds": at.score.n,
+        "queries": at.queries,
+    }
+
+
+def _queries_text(rows: Sequence[Row]) -> str:
+    """ " (500 queries)", or the range where arms differ; nothing where no number is known."""
+    counts = sorted({int(row["queries"]) for row in rows if row["queries"] is not None})
+    if not counts:
+        return ""
+    least, most = f"{counts[0]:,}", f"{counts[-1]:,}"
+    return f" ({least} queries)" if least == most else f" ({least} to {most} queries)"
 
 
 def _k_reasons(arms: Sequence[ArmRuns]) -> list[str]:
@@ -277,13 +297,16 @@ def _time_panel(arms: Sequence[ArmRuns], metric: str, clock: str, titled: bool) 
         tooltip("seconds", "seconds", ",.4~g"),
         tooltip("value", metric_name(metric), ".4f"),
         tooltip("se", "standard error", ".4f"),
+        tooltip("queries", "queries", ",d"),
     ]
     y = quantitative("value", f"validation {metric_name(metric)}")
     over = "steps" if clock == "step" else "seconds"
+    color = color_by_arm(arms)
+    lines = line_layers(f"{clock}_{'auc' if metric == 'auc' else 'top'}", x, y, color, tooltips)
     return {
         **({"title": f"{metric_name(metric)} over {over}"} if titled else {}),
         "height": HEIGHT,
         "usermeta": longest_label(arms),
         "transform": [where_equal("metric", metric), where_valid(clock)],
-        "layer": line_layers(f"{clock}_{'auc' if metric == 'auc' else 'top'}", x, y, color_by_arm(arms), tooltips),
+        "layer": [error_band(x, y, color), *lines],
     }
