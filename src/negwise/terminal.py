@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from negwise.report.report_data import ReportData
     from negwise.report.stat_tile import Stat
 
-WIDE, NARROW = 240, 72
+WIDE, MEDIUM, NARROW = 240, 100, 72
 _COLOURS = {"ok": "green", "capped": "yellow", "vacuous": "yellow", "incomplete": "yellow", "inconsistent": "red"}
 
 
@@ -106,7 +106,8 @@ def _print_facts(stats: Sequence[Stat], console: Console) -> None:
 
 def _print_table(columns: Sequence[str], rows: Sequence[Sequence[str]], console: Console) -> None:
     """The first column to the left, numbers to the right, words folded between words."""
-    table = Table(box=None, padding=(0, 2, 0, 0), header_style="dim")
+    gap = 2 if console.width >= MEDIUM else 1
+    table = Table(box=None, padding=(0, gap, 0, 0), header_style="dim")
     for number, name in enumerate(columns):
         words = any(len(row[number].split()) > 4 for row in rows)
         table.add_column(name, justify="left" if number == 0 or words else "right", overflow="fold")

@@ -33,7 +33,7 @@ from negwise.records import (
 from negwise.report.answer import make_answer
 from negwise.report.from_job import job_report_data
 from negwise.report.tables import decision_rows
-from negwise.report.write_report import read_report_data
+from negwise.report.write_report import read_report_data, render_page
 
 EVIL = "<script>window.hacked=1</script>"
 
@@ -165,6 +165,13 @@ def test_training_that_changed_nothing_and_few_queries(tmp_path):
     )
 
 
+@pytest.mark.parametrize(("candidates", "chance"), [(6.0, "0.83"), (4.0, "1.00"), (11.0, None), (None, None)])
+def test_a_hit_rate_that_any_order_has(tmp_path, candidates, chance):
+    folder = write_model_job(tmp_path / "job", candidates=candidates)
+    told = [text for text in make_answer(job_report_data(folder)).notices if "even a random order" in text]
+    assert len(told) == (chance is not None) and all(f"has HR@5 {chance} or more." in text for text in told)
+
+
 FREE = share_records((1, 0.0, 0.05), (20, 0.6, 0.05), (1000, 1.0, 0.05))  # forecast: take K = 1,000
 
 
@@ -205,6 +212,7 @@ def test_what_was_compared_is_not_to_be_compared_again(tmp_path):
     shares = [row | {"share": None, "low": None, "high": None} for row in share_records((1, 0, 0.05), (36, 0, 0.2))]
     folder = write_model_job(tmp_path / "job", shares=shares)
     assert "--compare 1,36" in make_answer(job_report_data(folder)).advice
+    assert ">--compare 1,36</code>" in render_page(job_report_data(folder), [])
     others = [compared_record(1, 0.1, 0.02), compared_record(36, 0.0, 0.02)]
     folder = write_model_job(tmp_path / "compared", shares=shares, baselines=others)
     answer = make_answer(job_report_data(folder))
@@ -219,7 +227,7 @@ def test_a_time_that_lies_between_those_timed_is_called_so(tmp_path):
     folder = write_model_job(tmp_path / "job", shares=shares)
     answer = make_answer(job_report_data(folder))
     assert [row[3] for row in answer.shares.rows] == ["50 ms", "about 50 ms", "50 ms"]
-    note = '"About": this K was not timed. Its time lies between those of the K that were.'
+    note = '"About" marks a K that was not timed. Its time is read off a line between those of two K that were.'
     record = result_of(folder).to_dict()
     assert [row["interpolated"] for row in record["shares"]] == [False, True, False]
     for text in (shown(folder).text, printed(folder, 400)):
@@ -233,7 +241,8 @@ def test_no_share_is_known_for_impressions(tmp_path):
     write_model_job(tmp_path / "job", shares=shares)
     answer = make_answer(job_report_data(tmp_path / "job"))
     assert answer.advice.startswith("How much of the gain each K brings is not known for HR@5 here.")
-    assert answer.shares.rows[1] == ("36", "not known", "", "200 ms")
+    assert answer.shares.columns == ("K", "time of a step") and answer.shares.rows[1] == ("36", "200 ms")
+    assert answer.shares.note == "The share of the gain in HR@5 is not known here."
     assert answer.forecast == "The times were measured on this machine."
 
 

@@ -74,6 +74,15 @@ def test_a_time_that_was_not_measured_is_an_about():
     assert "a step takes about 99% of the time" in advice(near)
 
 
+def test_a_gain_that_grows_beyond_what_was_timed():
+    known = rows(lambda k: 1 + k if k <= 20 else None, (0.0, 0.1, 0.5, 0.7, 0.9, 1.0))
+    assert advice(known).endswith("the gain grows up to the largest K whose step was timed. Take K = 20.")
+
+
+def test_the_models_own_k_need_not_be_compared():
+    assert "--compare 1,4,100 and" in advice(rows(lambda k: k, [None] * 6), k=20.0)
+
+
 def compared(k, ahead, reach=0.01):
     """Another K that the model is ahead of by ``ahead``, with a 95% interval of ``reach`` to both sides."""
     return Compared(k, QueryDifference("ndcg@10", ahead, reach / 1.96, ahead - reach, ahead + reach, 500))

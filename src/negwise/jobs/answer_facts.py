@@ -31,7 +31,7 @@ from negwise.tasks import Task
 from negwise.tasks.baselines import baseline_of, baselines_of, corpus_scores
 from negwise.training import load_weights, read_ranks
 
-REST = "loading, comparing and this page"
+REST = "for all else, as loading torch and this page"
 """Of the whole time, what is neither planning nor training."""
 
 

@@ -106,9 +106,21 @@ def _notices(report: ReportData, arm: ArmRuns, run: SeedRun) -> tuple[str, ...]:
     queries = None if run.test is None else run.test.queries
     if queries is not None and queries < FEW_QUERIES:
         found.append(f"There are only {queries} test queries, so the scores say little. More data would tell more.")
+    found.append(_chance_text(report))
     if len(arm.seeds) > len(arm.done):
         found.append(f"{len(arm.seeds) - len(arm.done)} of {len(arm.seeds)} seeds are not done.")
     return tuple(text for text in found if text is not None)
+
+
+def _chance_text(report: ReportData) -> str | None:
+    """That a hit rate is high for any order, where its cut-off has half of the candidates or more."""
+    stem, _, cut = report.metrics[0].partition("@")
+    if stem != "hit" or report.candidates is None or 2 * int(cut) < report.candidates:
+        return None
+    return (
+        f"Each test query has about {format_count(round(report.candidates))} candidates, so even a random order has "
+        f"{metric_name(report.metrics[0])} {min(int(cut) / report.candidates, 1.0):.2f} or more."
+    )
 
 
 def _budget(report: ReportData) -> float | None:
@@ -161,7 +173,10 @@ def _forecast_text(report: ReportData, k: float | None, compared: Sequence[Compa
         return f"{times} The K were compared on this data." if compared else times
     base = f"The shares are forecasts from other data sets. {times}"
     if k is None or not compared:
-        return f"{base} No other K was trained on this data. --compare trains some, and what it measures counts more."
+        return (
+            f"{base} No other K was trained on this data. A job with --compare 1,100 trains two more, and what it "
+            "measures counts more than a forecast."
+        )
     if (found := contradiction(report.shares, k, compared)) is not None:
         return f"{base} {found}"
     if any(one.better or one.worse for one in compared):

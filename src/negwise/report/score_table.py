@@ -12,6 +12,7 @@ from negwise.report.stat_tile import Stat
 
 _PLUS_MINUS = "\N{PLUS-MINUS SIGN}"
 POPULAR = "most popular"
+BETWEEN = '"About" marks a K that was not timed. Its time is read off a line between those of two K that were.'
 
 
 @dataclass(frozen=True)
@@ -41,7 +42,7 @@ def score_table(report: ReportData, run: SeedRun) -> ScoreTable | None:
     if report.corpus is not None:
         columns.append(f"{metric_name(first)} among all {format_count(report.corpus.candidates)} texts")
     if report.baselines:
-        columns.append(f"the model's lead in {metric_name(first)} (95% interval)")
+        columns.append(f"lead in {metric_name(first)}")
     own = [_cell(run.test, metric) for metric in report.metrics]
     own += [] if report.corpus is None else [_cell(report.corpus.scores, first)]
     rows = [("the model", *own, *([""] if report.baselines else []))]
@@ -53,29 +54,31 @@ def score_table(report: ReportData, run: SeedRun) -> ScoreTable | None:
         rows.append((baseline.name, *cells, "" if gap is None else _gap_text(gap)))
     note = f"{_PLUS_MINUS} is the standard error over queries. {sample_text(report, run.test)}."
     if report.baselines:
-        note += " Differences are paired by query."
+        note += " The lead is that of the model, paired by query, with its 95% interval."
     return ScoreTable(tuple(columns), tuple(rows), note)
 
 
 def share_table(shares: tuple[GainShare, ...]) -> ShareTable | None:
-    """What each K brings and costs; None if neither is known."""
+    """What each K brings and costs; without shares where none is known, None if no time is known either."""
     if not any(row.share is not None or row.seconds is not None for row in shares):
         return None
-    rows = [
-        (
-            f"{format_k(row.k)}{' (all)' if row.all else ''}",
-            "not known" if row.share is None else f"{100 * row.share:.0f}%",
-            ""
-            if row.low is None or row.high is None or row.low == row.high
-            else f"{100 * row.low:.0f} to {100 * row.high:.0f}%",
-            _time_text(row),
-        )
-        for row in shares
-    ]
-    note = f"The gain is what the best K adds to K = 1 in {metric_name(shares[0].metric)}."
-    if any(row.interpolated for row in shares):
-        note += ' "About": this K was not timed. Its time lies between those of the K that were.'
-    return ShareTable(("K", "share of the gain", "error of the forecast", "time of a step"), tuple(rows), note)
+    ks = [f"{format_k(row.k)}{' (all)' if row.all else ''}" for row in shares]
+    times = [_time_text(row) for row in shares]
+    name = metric_name(shares[0].metric)
+    note = "" if not any(row.interpolated for row in shares) else f" {BETWEEN}"
+    if all(row.share is None for row in shares):
+        note = f"The share of the gain in {name} is not known here.{note}"
+        return ShareTable(("K", "time of a step"), tuple(zip(ks, times, strict=True)), note)
+    known = [("not known" if row.share is None else f"{100 * row.share:.0f}%", _error_text(row)) for row in shares]
+    rows = tuple((k, *share, time) for k, share, time in zip(ks, known, times, strict=True))
+    note = f"The gain is what the best K adds to K = 1 in {name}.{note}"
+    return ShareTable(("K", "share of the gain", "error of the forecast", "time of a step"), rows, note)
+
+
+def _error_text(row: GainShare) -> str:
+    if row.low is None or row.high is None or row.low == row.high:
+        return ""
+    return f"{100 * row.low:.0f} to {100 * row.high:.0f}%"
 
 
 def _time_text(row: GainShare) -> str:

@@ -17,7 +17,7 @@ from negwise.report.figure import Figure
 from negwise.report.from_job import is_job, job_report_data
 from negwise.report.from_log import log_report_data
 from negwise.report.from_run import is_run, run_report_data
-from negwise.report.page import render_template
+from negwise.report.page import render_template, vega_bundle
 from negwise.report.quality_figures import quality_against_k, recommended_items
 from negwise.report.report_data import ReportData
 from negwise.report.tables import (
@@ -70,11 +70,12 @@ def write_report(
 
 
 def draw_figures(folder: Path) -> None:
-    """Save the figures of the job in ``folder``. `write_report` in the same process then has them drawn already."""
+    """Save the figures of the job in ``folder``. `write_report` in the same process then has little left to do."""
     report = read_report_data(folder)
     page = _page_path(report, None)
     try:
         _save(make_figures(report), page)
+        vega_bundle()
     except OSError as error:
         raise InputError(f"{page.parent}: the figures cannot be written ({error.strerror or error})") from error
 

@@ -66,7 +66,7 @@ def advice(
     ...         GainShare(1000, "ndcg@10", 1.0, seconds=1.01)])
     'K = 100 has about nine tenths of the gain of K = 1,000, and a step takes 99% of the time. Take K = 1,000.'
     """
-    found = _by_forecast(sorted(shares, key=lambda row: row.k), metric)
+    found = _by_forecast(sorted(shares, key=lambda row: row.k), metric, k)
     measured = None if k is None else _by_measurement(found.take, shares, k, compared)
     return measured or found.text
 
@@ -111,13 +111,13 @@ def _by_measurement(
     return None
 
 
-def _by_forecast(rows: Sequence[GainShare], metric: str | None) -> _Advice:
-    """``rows`` in the order of their K."""
+def _by_forecast(rows: Sequence[GainShare], metric: str | None, own: float | None) -> _Advice:
+    """``rows`` in the order of their K; ``own`` is the K of the model."""
     if not rows or rows[-1].k <= 1:
         return _Advice(None, "A positive has one negative, so there is no K to choose.")
     known = [row for row in rows if row.share is not None]
     if len(known) < 2:
-        return _by_cost_alone([row for row in rows if row.seconds is not None], metric or rows[-1].metric)
+        return _by_cost_alone([row for row in rows if row.seconds is not None], metric or rows[-1].metric, own)
     priced = [row for row in known if row.seconds is not None]
     enough = _first(known, ENOUGH)
     if len(priced) < 2:
@@ -137,14 +137,15 @@ def _by_share_and_cost(rows: Sequence[GainShare], last: GainShare) -> _Advice:
     if _times(top, rows[0]) <= FREE and enough is top and last is not top:
         free = f"Negatives are nearly free up to K = {_number(top.k)}"
         return _take(top, f"{free}, which has {_part(top, last)} of the gain of K = {_number(last.k)}.")
+    up_to = "the largest K" if top is last else "the largest K whose step was timed"
     if _times(top, rows[0]) <= FREE and enough is top:
-        return _take(top, "Negatives are nearly free here, and the gain grows up to the largest K.")
+        return _take(top, f"Negatives are nearly free here, and the gain grows up to {up_to}.")
     if _times(top, enough) <= FREE and enough is not top:
         return _take(top, _gain_and_time(enough, top))
     most = _first(rows, MOST)
     best = most if _times(enough, most) > DEAR else enough
     if best is top:
-        return _take(top, "Each negative costs time, and the gain grows up to the largest K.")
+        return _take(top, f"Each negative costs time, and the gain grows up to {up_to}.")
     return _take(best, f"Each negative costs time. {_gain_and_time(best, top)}")
 
 
@@ -157,7 +158,7 @@ def _free_as_far_as_timed(timed: GainShare, enough: GainShare, top: GainShare) -
     )
 
 
-def _by_cost_alone(timed: Sequence[GainShare], metric: str) -> _Advice:
+def _by_cost_alone(timed: Sequence[GainShare], metric: str, own: float | None) -> _Advice:
     """Where no share is known."""
     unknown = f"How much of the gain each K brings is not known for {metric} here."
     if len(timed) < 2:
@@ -167,7 +168,7 @@ def _by_cost_alone(timed: Sequence[GainShare], metric: str) -> _Advice:
     cost = f"A step with K = {_number(last.k)} takes {times:.2f} times as long as one with K = {_number(first.k)}"
     if times <= FREE:
         return _Advice(None, f"{unknown} {cost}, so negatives are nearly free. Leave K to the metric, the default.")
-    tried = ",".join(f"{row.k:g}" for row in timed[:4])
+    tried = ",".join(f"{row.k:g}" for row in timed[:4] if own is None or not _alike(row.k, own))
     return _Advice(
         None, f"{unknown} {cost}. To measure the gain, run the job again with --compare {tried} and another --out."
     )
