@@ -51,7 +51,7 @@ class _Listener:
 
     def __init__(self, say: Callable[[str], None], every: float, outer: _Listener | None = None) -> None:
         self.stages: list[Stage] = []
-        self.since = time.monotonic() if outer is None else outer.since
+        self.since: float = time.monotonic() if outer is None else outer.since
         self._say, self._every = say, every
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._speak, name="negwise signs of life", daemon=True)

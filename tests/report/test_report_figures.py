@@ -47,11 +47,11 @@ def test_the_order_is_that_of_the_page(shown):
         "auc_curves",
         "effectiveness",
         "quality_against_k",
+        "quality_over_time",
         "k_over_time",
         "sample_shares",
         "loss",
         "throughput",
-        "quality_over_time",
         "recommended",
     ]
 

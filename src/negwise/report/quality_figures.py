@@ -61,13 +61,15 @@ def recommended_items(arms: Sequence[ArmRuns]) -> Figure | None:
     ]
     here = [entry for entry in fields if any(row[entry[0]] is not None for row in rows)]
     panels = tuple(_recommended_panel(names, *entry, rows) for entry in here)
-    caption = f"The {top} of all test queries: the share of the catalogue that is ever recommended"
+    caption = (
+        f"What the {top} of all test queries hold. Coverage is the share of the catalogue that is ever recommended."
+    )
     if "popularity" in [field for field, *_ in here]:
         caption += (
-            ", and how popular those items are. The dashed line is the popularity of the true positives: above it, the "
-            "model prefers popular items"
+            " Popularity is that of the recommended items. The dashed line is the popularity of the true positives. A "
+            "model above it prefers popular items."
         )
-    caption += ". Ticks are single seeds."
+    caption += " Ticks are single seeds."
     return Figure("recommended", "What is recommended", caption, panels, rows, columns=len(panels)) if panels else None
 
 

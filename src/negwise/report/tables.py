@@ -81,7 +81,7 @@ def decision_rows(report: ReportData) -> list[tuple[str, str, str, str, str, str
 
 
 def _decision_row(decision: Decision, logs: Mapping[str, RunLog]) -> tuple[str, str, str, str, str, str]:
-    """Scores are on validation, with their error over queries where the logs have it."""
+    """A line for each candidate, with its validation score and, where the logs have it, the error over queries."""
     found = {name: _evaluation(logs.get(name), decision.metric, value) for name, value in decision.values.items()}
     queries = {record.queries for record in found.values() if record is not None and record.queries}
 
@@ -96,8 +96,8 @@ def _decision_row(decision: Decision, logs: Mapping[str, RunLog]) -> tuple[str, 
         format_count(decision.step),
         metric_name(decision.metric),
         _counts_text(queries),
-        "; ".join(map(scored, decision.kept)),
-        "; ".join(map(scored, decision.dropped)),
+        "\n".join(map(scored, decision.kept)),
+        "\n".join(map(scored, decision.dropped)),
         decision.reason,
     )
 

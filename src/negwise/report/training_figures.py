@@ -60,8 +60,8 @@ def k_over_time(arms: Sequence[ArmRuns]) -> Figure | None:
         "layer": line_layers("k", step_axis(), y, color_by_arm(arms), tooltips, strokeDash=dash),
     }
     caption = (
-        "The number of negatives per positive. Solid: the K of the schedule. Dashed: the K that was used, on average; "
-        "it is lower if rows have fewer negatives than K."
+        "K is the number of negatives per positive. The solid line is the K of the schedule. The dashed line is the "
+        "mean K that was used, which is lower where rows have fewer negatives."
     )
     reasons = _k_reasons(arms)
     if reasons:
@@ -83,7 +83,8 @@ def sample_shares(arms: Sequence[ArmRuns], label: float) -> Figure | None:
     panels = tuple(_shares_panel(arm) for arm in drawn)
     caption = (
         "Good samples teach the model something true, bad ones something false, easy ones nothing. More negatives turn "
-        "easy samples into good ones early on, and into bad ones later. Eq. 5 of the paper, at each evaluation."
+        "easy samples into good ones early on, and into bad ones later. The shares follow eq. 5 of the paper at each "
+        "evaluation."
     )
     names = {arm.name for arm in drawn}
     shown = [row for row in rows if row["arm"] in names]
@@ -128,8 +129,8 @@ def loss_and_bound(arms: Sequence[ArmRuns]) -> Figure | None:
     }
     panels = (left, right) if any(row["which"] == "MI bound" for row in rows) else (left,)
     caption = (
-        "Losses at different K cannot be compared: a guess has the loss log(K+1). The distance between the two is what "
-        "the model has learned, a lower bound on the mutual information of query and positive."
+        "Losses at different K cannot be compared, because a guess has the loss log(K+1). How far the loss is below "
+        "that says what the model has learned. It is a lower bound on the mutual information of query and positive."
     )
     return Figure("loss", "Loss and mutual information", caption, panels, rows, columns=len(panels))
 
@@ -159,7 +160,7 @@ def throughput(arms: Sequence[ArmRuns]) -> Figure | None:
         "transform": [where_valid("steps_per_s")],
         "layer": line_layers("rate", step_axis(), y, color_by_arm(arms), tooltips),
     }
-    caption = "Training speed of each arm on this machine, with its evaluations. Other work on the machine lowers it."
+    caption = "Training speed on this machine, evaluations included. Other work on the machine lowers it."
     return Figure("throughput", "Throughput", caption, (panel,), rows)
 
 
@@ -192,7 +193,7 @@ def quality_over_time(report: ReportData) -> Figure | None:
 
 def _quality_row(arm: ArmRuns, metric: str, at: CurvePoint) -> Row:
     value, error = at.score.value, at.error
-    known = value is not None and error is not None
+    ends = (None, None) if value is None or error is None else (value - error, value + error)
     return {
         "arm": arm.name,
         "metric": metric,
@@ -200,8 +201,8 @@ def _quality_row(arm: ArmRuns, metric: str, at: CurvePoint) -> Row:
         "seconds": None if at.seconds is None else round_digits(at.seconds + arm.pilot_seconds),
         "value": round_digits(value),
         "se": round_digits(error),
-        "low": round_digits(value - error) if known else None,
-        "high": round_digits(value + error) if known else None,
+        "low": round_digits(ends[0]),
+        "high": round_digits(ends[1]),
         "seeds": at.score.n,
         "queries": at.queries,
     }

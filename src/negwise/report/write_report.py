@@ -118,11 +118,11 @@ def make_figures(report: ReportData) -> list[Figure]:
         None if estimate is None else auc_curves(estimate),
         None if estimate is None else effectiveness_curve(estimate),
         quality_against_k(report),
+        quality_over_time(report),
         k_over_time(arms),
         None if estimate is None else sample_shares(arms, estimate.label_separation),
         loss_and_bound(arms),
         throughput(arms),
-        quality_over_time(report),
         recommended_items(arms),
     ]
     return [figure for figure in found if figure is not None]
