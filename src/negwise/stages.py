@@ -47,10 +47,11 @@ class Stage:
 
 
 class _Listener:
-    """The stages that are on, the innermost last. It speaks of that one."""
+    """The stages that are on, the innermost last. It speaks of that one. ``since``: when the outermost began."""
 
-    def __init__(self, say: Callable[[str], None], every: float) -> None:
+    def __init__(self, say: Callable[[str], None], every: float, outer: _Listener | None = None) -> None:
         self.stages: list[Stage] = []
+        self.since: float = time.monotonic() if outer is None else outer.since
         self._say, self._every = say, every
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._speak, name="negwise signs of life", daemon=True)
@@ -78,13 +79,19 @@ def signs_of_life(say: Callable[[str], None] | None = None, every: float | None 
 
     The innermost listener is the one that is told.
     """
-    listener = _Listener(say or _to_stderr, EVERY if every is None else every)
+    listener = _Listener(say or _to_stderr, EVERY if every is None else every, _LISTENER.get())
     token = _LISTENER.set(listener)
     try:
         yield
     finally:
         _LISTENER.reset(token)
         listener.end()
+
+
+def listening_since() -> float | None:
+    """The `time.monotonic` at which the outermost listener began, as a verb does first of all; None without one."""
+    listener = _LISTENER.get()
+    return None if listener is None else listener.since
 
 
 @contextmanager

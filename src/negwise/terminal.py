@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from negwise.report.report_data import ReportData
     from negwise.report.stat_tile import Stat
 
-WIDE, NARROW = 240, 72
+WIDE, MEDIUM, NARROW = 240, 100, 72
 _COLOURS = {"ok": "green", "capped": "yellow", "vacuous": "yellow", "incomplete": "yellow", "inconsistent": "red"}
 
 
@@ -52,7 +52,7 @@ def show_results(result: JobResult, console: Console | None = None) -> None:
 def _show_answer(report: ReportData, console: Console) -> None:
     """What would mislead comes first, then the numbers, which K to take, the race, and how to load the model."""
     from negwise.report.answer import make_answer
-    from negwise.report.tables import decision_rows
+    from negwise.report.tables import DECISION_COLUMNS, DECISION_NOTE, decision_rows
 
     answer = make_answer(report)
     console.print(Text(answer.headline, style="bold yellow" if answer.notices else "bold green"))
@@ -72,11 +72,13 @@ def _show_answer(report: ReportData, console: Console) -> None:
         console.print(Text(answer.advice, style="bold"))
     if answer.shares is not None:
         _print_table(answer.shares.columns, answer.shares.rows, console)
+        console.print(Text(answer.shares.note, style="dim"))
     if answer.forecast is not None:
         console.print(Text(answer.forecast, style="dim"))
     if report.decisions:
         console.print()
-        _print_table(("step", "metric", "kept", "dropped", "why"), decision_rows(report), console)
+        _print_table(DECISION_COLUMNS, decision_rows(report), console)
+        console.print(Text(DECISION_NOTE, style="dim"))
     for caveat in report.caveats:
         console.print(Text(f"- {caveat}", style="dim"))
     if answer.load is not None:
@@ -104,7 +106,8 @@ def _print_facts(stats: Sequence[Stat], console: Console) -> None:
 
 def _print_table(columns: Sequence[str], rows: Sequence[Sequence[str]], console: Console) -> None:
     """The first column to the left, numbers to the right, words folded between words."""
-    table = Table(box=None, padding=(0, 2, 0, 0), header_style="dim")
+    gap = 2 if console.width >= MEDIUM else 1
+    table = Table(box=None, padding=(0, gap, 0, 0), header_style="dim")
     for number, name in enumerate(columns):
         words = any(len(row[number].split()) > 4 for row in rows)
         table.add_column(name, justify="left" if number == 0 or words else "right", overflow="fold")

@@ -57,7 +57,7 @@ SHAPES = {
     "sample_shares": 3,  # good, bad, easy
     "loss": 6,  # loss and log(K+1)
     "throughput": 3,
-    "quality_over_time": 3,
+    "quality_over_time": 6,  # a line and its band
 }
 
 

@@ -6,9 +6,22 @@ from dataclasses import replace
 import pytest
 
 import negwise as nw
-from negwise.jobs.answer_facts import whole_seconds
+from negwise.jobs.answer_facts import REST, seconds_by_use, whole_seconds
 from negwise.jobs.gain_shares import measured_costs, seconds_at, shares_of
-from negwise.records import Plan, Results, RunLengths, Start, StepCost, StepTimes, decode, encode
+from negwise.records import (
+    ArmResult,
+    Baseline,
+    Plan,
+    Results,
+    RunLengths,
+    Scores,
+    SeedResult,
+    Start,
+    StepCost,
+    StepTimes,
+    decode,
+    encode,
+)
 
 COSTS = (StepCost(1, 0.1), StepCost(101, 0.2), StepCost(301, 0.8))
 
@@ -22,6 +35,7 @@ def test_shares_are_those_of_the_forecast():
         theirs = nw.share_of_gain(row.k, metric="ndcg@10", candidates=3416)
         assert (row.share, row.low, row.high) == (theirs.share, theirs.low, theirs.high)
     assert [row.seconds for row in found] == pytest.approx([0.1, 0.103, 0.119, 0.199, 0.797, 0.8, None, None])
+    assert [row.k for row in found if row.interpolated] == [4, 20, 100, 300]  # timed: 1, 301; neither: 1000, 3415
 
 
 @pytest.mark.parametrize(("metric", "candidates"), [("ndcg@10", 37), ("ndcg@10", None), ("auc", 3416), ("hit@50", 99)])
@@ -69,3 +83,28 @@ def test_the_whole_cost_counts_what_was_done_before_a_resume():
     goes_on = replace(plan, start=Start("before-1", "", 60.0, goes_on=True))
     assert whole_seconds(None, goes_on, 110.0, 130.0) == 190.0  # and what came before
     assert whole_seconds(190.0, goes_on, 110.0, 2.0) == 190.0
+
+
+def test_the_parts_of_the_cost_are_named_and_add_up(tmp_path):
+    """Two seeds of the model, a candidate that the race dropped, and a K that was compared."""
+    spent = {"online/seed-0": 30.0, "online/seed-1": 20.0, "online-lr-3/seed-0": 8.0, "compare-1/seed-0": 25.0}
+    for run, seconds in spent.items():
+        folder = tmp_path / "runs" / run
+        folder.mkdir(parents=True)
+        (folder / "run.jsonl").write_text(json.dumps({"kind": "step", "step": 5, "time": seconds}) + "\n")
+    seeds = tuple(SeedResult(n, f"runs/online/seed-{n}", "done", seconds=30.0 - 10 * n) for n in range(2))
+    arm = ArmResult("online", "online", 100.0, "model", False, 1e-3, (), seeds)
+    other = Baseline("K = 1, same time", Scores(0.5), (), trained=True, k=1.0, seconds=25.0)
+    record = Results("run", (arm,), ("hit@5",), baselines=(Baseline("BM25", Scores(0.5), ()), other))
+    plan = replace(plan_of(), spent=12.0, start=Start("before-1", "", 60.0, goes_on=True))
+    found = seconds_by_use(170.0, record, tmp_path, plan)
+    assert found == {
+        "in earlier rounds": 60.0,
+        "reading and timing": 12.0,
+        "training the model": 50.0,
+        "training the race's other candidates": 8.0,
+        "training other K to compare": 25.0,
+        REST: 15.0,
+    }
+    alone = replace(record, baselines=())
+    assert "training other K to compare" not in seconds_by_use(170.0, alone, tmp_path, plan_of())

@@ -228,13 +228,20 @@ def write_job(root, seeds=3, **more):
     return root
 
 
-def baseline_record(name, mean, reach, metrics=("hit@5", "auc"), queries=500):
+def baseline_record(name, mean, reach, metrics=("hit@5", "auc"), queries=500, **more):
     """A baseline that the model is ahead of by ``mean``, with a 95% interval of ``reach`` to both sides."""
     gaps = [
         {"metric": m, "mean": mean, "se": reach / 1.96, "low": mean - reach, "high": mean + reach, "queries": queries}
         for m in metrics
     ]
-    return {"name": name, "scores": scores(0.8, 0.4, queries), "differences": gaps, "corpus": scores(0.7, 0.2, queries)}
+    found = {"name": name, "scores": scores(0.8, 0.4, queries), "differences": gaps}
+    return found | {"corpus": scores(0.7, 0.2, queries)} | more
+
+
+def compared_record(k, mean, reach, **more):
+    """Another K that was trained for the same time, as a job with ``--compare`` writes it."""
+    trained = {"corpus": None, "trained": True, "k": float(k), "seconds": 30.0}
+    return baseline_record(f"K = {k}, same time", mean, reach, **trained, **more)
 
 
 def share_records(*rows, metric="hit@5"):
@@ -272,6 +279,7 @@ def write_model_job(root, rule="20", epoch=100, **more):
         "candidates": 2283.0,
         "shares": share_records((1, 0.0, 0.05), (20, 0.6, 0.05), (100, 0.9, 0.0505), (1000, 1.0, 0.051)),
         "seconds": 90.0,
+        "seconds_by_use": {"reading and timing": 2.5, "training the model": 82.0, "loading and this page": 5.5},
     }
     write_json(root / "results.json", results | more)
     return root

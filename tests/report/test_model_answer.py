@@ -4,16 +4,36 @@ import io
 import json
 
 import pytest
-from report_folders import baseline_record, edit, job_record, scores, share_records, write_json, write_model_job
+from report_folders import (
+    baseline_record,
+    compared_record,
+    edit,
+    job_record,
+    scores,
+    share_records,
+    write_json,
+    write_model_job,
+    write_run,
+)
 from report_pages import shown
 from rich.console import Console
 
 from negwise import terminal
 from negwise.jobs.results import JobResult
-from negwise.records import Results, read_record
+from negwise.records import (
+    Candidate,
+    Decision,
+    RaceStart,
+    Results,
+    append_race,
+    encode,
+    read_record,
+    read_run,
+)
 from negwise.report.answer import make_answer
 from negwise.report.from_job import job_report_data
-from negwise.report.write_report import read_report_data
+from negwise.report.tables import decision_rows
+from negwise.report.write_report import read_report_data, render_page
 
 EVIL = "<script>window.hacked=1</script>"
 
@@ -43,10 +63,11 @@ def test_a_good_model(job):
     assert (score.value, score.error) == (f"{test['metrics']['hit@5']:.4f}", "± 0.0100")
     assert score.note == "500 test queries, each among 2,283 candidates; 0.3000 among all 22,839 texts"
     assert (ahead.value, ahead.tone) == ("+0.2000", "up") and "+0.1800 to +0.2200" in ahead.note
-    assert cost.value == "1 min 30 s" and "2.5 s of reading and timing" in cost.note
-    assert answer.advice.endswith("of the gain of K = 1,000 and takes 99% of its time: take K = 1,000.")
+    assert cost.value == "1 min 30 s"
+    assert cost.note == "2.5 s reading and timing, 1 min 22 s training the model, 5.5 s loading and this page"
+    assert answer.advice.endswith("of the gain of K = 1,000, and a step takes 99% of the time. Take K = 1,000.")
     assert answer.load == f'import negwise as nw\nmodel = nw.load("{job}")'
-    assert "none were trained here" in answer.forecast
+    assert "No other K was trained on this data." in answer.forecast
 
 
 def test_page_terminal_notebook_and_json_say_the_same(job):
@@ -79,8 +100,8 @@ def test_the_answer_stands_above_everything_else(job):
 @pytest.mark.parametrize(
     ("mean", "reach", "headline", "words"),
     [
-        (-0.1, 0.02, "The model does not beat BM25.", "is worse than BM25, which needs no training: HR@5"),
-        (0.01, 0.02, "The model is level with BM25.", "cannot be told from BM25"),
+        (-0.1, 0.02, "The model does not beat BM25.", "is worse than BM25, which needs no training. HR@5 is 0."),
+        (0.01, 0.02, "The model is level with BM25.", "is level with BM25, which needs no training."),
         (0.01, 0.0, "HR@5", None),
     ],
 )
@@ -139,22 +160,80 @@ def test_training_that_changed_nothing_and_few_queries(tmp_path):
 
     edit(folder / "results.json", change)
     first, second = make_answer(job_report_data(folder)).notices
-    assert first.startswith("Training did not improve the model") and second.startswith("There are only 6 test queries")
+    assert first.startswith("Training did not improve the validation score.") and second.startswith(
+        "There are only 6 test queries"
+    )
 
 
-def test_other_k_that_were_trained_and_disagree(tmp_path):
-    folder = write_model_job(tmp_path / "job", shares=share_records((1, 0.0, 0.05), (20, 0.6, 0.05), (100, 0.9, 0.05)))
+@pytest.mark.parametrize(("candidates", "chance"), [(6.0, "0.83"), (4.0, "1.00"), (11.0, None), (None, None)])
+def test_a_hit_rate_that_any_order_has(tmp_path, candidates, chance):
+    folder = write_model_job(tmp_path / "job", candidates=candidates)
+    told = [text for text in make_answer(job_report_data(folder)).notices if "even a random order" in text]
+    assert len(told) == (chance is not None) and all(f"has HR@5 {chance} or more." in text for text in told)
 
-    def change(record):
-        arm = json.loads(json.dumps(record["arms"][0]))
-        arm |= {"name": "100", "rule": "100", "k": 100.0}
-        arm["seeds"][0]["test"]["metrics"]["hit@5"] -= 0.2
-        record["arms"].append(arm)
 
-    edit(folder / "results.json", change)
+FREE = share_records((1, 0.0, 0.05), (20, 0.6, 0.05), (1000, 1.0, 0.05))  # forecast: take K = 1,000
+
+
+def test_another_k_that_is_better_is_what_notice_advice_and_forecast_say(tmp_path):
+    others = [baseline_record("BM25", 0.2, 0.02), compared_record(1, -0.2, 0.02), compared_record(4, -0.1, 0.02)]
+    folder = write_model_job(tmp_path / "job", shares=FREE, baselines=others)
     answer = make_answer(job_report_data(folder))
-    assert "Measured on test, K = 20 is ahead by 0.2000. The measurement counts." in answer.forecast
-    assert "Results" in shown(folder).text  # two arms: the table of both
+    assert answer.notices[0].startswith("K = 1, trained for the same time, is better: HR@5 +0.2000")
+    assert "Measured on this data, K = 1 is ahead by 0.2000" in answer.forecast
+    assert answer.forecast.endswith("The measurement counts.")
+    assert answer.advice == (
+        "K = 1 was trained here for the same time and is better than the model's K = 20. Take K = 1."
+    )
+    page, lines = shown(folder).text, " ".join(printed(folder, 400).split())
+    for text in (page, lines):
+        assert answer.advice in text and "The measurement counts." in text and "Take K = 1,000" not in text
+        assert "K = 1, same time" in text  # its scores, beside those of the model
+
+
+@pytest.mark.parametrize(
+    ("k", "mean", "advice", "forecast"),
+    [
+        (1, 0.2, "Take K = 1,000.", "agree with them."),
+        (1, 0.001, "Take K = 1,000.", "so they test no forecast."),
+        (1000, 0.2, "is worse than the model's K = 20. Keep K = 20.", "The measurement counts."),
+        (1000, 0.001, "is level with the model's K = 20. Keep K = 20.", "so they test no forecast."),
+    ],
+)
+def test_what_was_compared_beside_what_was_forecast(tmp_path, k, mean, advice, forecast):
+    folder = write_model_job(tmp_path / "job", shares=FREE, baselines=[compared_record(k, mean, 0.02)])
+    answer = make_answer(job_report_data(folder))
+    assert answer.notices == ()
+    assert answer.advice.endswith(advice) and answer.forecast.endswith(forecast)
+
+
+def test_what_was_compared_is_not_to_be_compared_again(tmp_path):
+    """An impression has no forecast: there the advice was to sweep the very K that had just been trained."""
+    shares = [row | {"share": None, "low": None, "high": None} for row in share_records((1, 0, 0.05), (36, 0, 0.2))]
+    folder = write_model_job(tmp_path / "job", shares=shares)
+    assert "--compare 1,36" in make_answer(job_report_data(folder)).advice
+    assert ">--compare 1,36</code>" in render_page(job_report_data(folder), [])
+    others = [compared_record(1, 0.1, 0.02), compared_record(36, 0.0, 0.02)]
+    folder = write_model_job(tmp_path / "compared", shares=shares, baselines=others)
+    answer = make_answer(job_report_data(folder))
+    assert answer.advice == (
+        "K = 1 and 36 were trained here for the same time, and none is better than the model's K = 20. Keep it."
+    )
+    assert answer.forecast == "The times were measured on this machine. The K were compared on this data."
+
+
+def test_a_time_that_lies_between_those_timed_is_called_so(tmp_path):
+    shares = [row | {"interpolated": row["k"] == 20} for row in FREE]
+    folder = write_model_job(tmp_path / "job", shares=shares)
+    answer = make_answer(job_report_data(folder))
+    assert [row[3] for row in answer.shares.rows] == ["50 ms", "about 50 ms", "50 ms"]
+    note = '"About" marks a K that was not timed. Its time is read off a line between those of two K that were.'
+    record = result_of(folder).to_dict()
+    assert [row["interpolated"] for row in record["shares"]] == [False, True, False]
+    for text in (shown(folder).text, printed(folder, 400)):
+        assert "about 50 ms" in text and note in text
+    assert "about 50 ms" in result_of(folder)._repr_html_()
+    assert '"About"' not in make_answer(job_report_data(write_model_job(tmp_path / "all", shares=FREE))).shares.note
 
 
 def test_no_share_is_known_for_impressions(tmp_path):
@@ -162,8 +241,32 @@ def test_no_share_is_known_for_impressions(tmp_path):
     write_model_job(tmp_path / "job", shares=shares)
     answer = make_answer(job_report_data(tmp_path / "job"))
     assert answer.advice.startswith("How much of the gain each K brings is not known for HR@5 here.")
-    assert answer.shares.rows[1] == ("36", "not known", "", "200 ms")
+    assert answer.shares.columns == ("K", "time of a step") and answer.shares.rows[1] == ("36", "200 ms")
+    assert answer.shares.note == "The share of the gain in HR@5 is not known here."
     assert answer.forecast == "The times were measured on this machine."
+
+
+def test_the_race_has_queries_and_errors(tmp_path):
+    """They are those of the evaluations that the candidates logged, each at its own step."""
+    folder = write_model_job(tmp_path / "job")
+    candidates = (Candidate("20", 0.001, 600, 30), Candidate("20", 0.003, 600, 30, max_k=4))
+    logs = []
+    for candidate, end in zip(candidates, (2.1, 1.9), strict=True):
+        write_run(folder / "runs" / candidate.folder / "seed-0", "20", end=end)
+        logs.append(read_run(folder / "runs" / candidate.folder / "seed-0"))
+    append_race(folder / "race.jsonl", RaceStart(candidates, "because"))
+    at = [
+        next(one for one in log.of_split("val") if one.step == step) for log, step in zip(logs, (150, 90), strict=True)
+    ]
+    values = {one.name: found.value("hit@5") for one, found in zip(candidates, at, strict=True)}
+    names = tuple(values)
+    decision = Decision(150, "hit@5", values, names[:1], names[1:], "it is behind")
+    edit(folder / "results.json", lambda record: record.update(decisions=[encode(decision)]))
+    rows = decision_rows(job_report_data(folder))
+    first, second = (f"{name} ({value:.4f} ± 0.0100)" for name, value in values.items())
+    assert rows == [("150", "HR@5", "500", first, second, "it is behind")]
+    for text in (shown(folder).text, " ".join(printed(folder, 400).split())):
+        assert first in text and "validation queries" in text and "standard error over queries. Candidates" in text
 
 
 def test_decisions_and_caveats(tmp_path):

@@ -47,11 +47,11 @@ def test_the_order_is_that_of_the_page(shown):
         "auc_curves",
         "effectiveness",
         "quality_against_k",
+        "quality_over_time",
         "k_over_time",
         "sample_shares",
         "loss",
         "throughput",
-        "quality_over_time",
         "recommended",
     ]
 
@@ -87,9 +87,15 @@ def test_quality_against_k(job, shown, metric):
         assert (mean["k"], mean["how"]) == (arm["k"], "schedule" if ":" in arm["rule"] else "fixed K")
 
 
-def test_one_seed_has_no_error_bar_and_one_k_no_figure(tmp_path):
+def test_one_seed_has_the_error_over_queries_and_one_k_no_figure(tmp_path):
     made = {one.name: one for one in make_figures(read_report_data(write_sweep(tmp_path / "a", ("1", "4"), seeds=1)))}
-    assert all(row["low"] is None for row in made["quality_against_k"].rows)
+    means = [row for row in made["quality_against_k"].rows if row["of"] == "mean" and row["metric"] == "hit@5"]
+    assert len(means) == 2 and all(row["queries"] == 500 for row in means)
+    assert [row["high"] - row["low"] for row in means] == pytest.approx([0.02, 0.02], abs=1e-5)  # 2 x hit@5_se
+    curve = [row for row in made["quality_over_time"].rows if row["metric"] == "auc"]
+    assert all(row["queries"] == 500 for row in curve)
+    assert all(row["high"] - row["low"] == pytest.approx(0.008, abs=1e-5) for row in curve)  # 2 x auc_se
+    assert "(500 queries)" in made["quality_over_time"].caption and "over queries" in made["quality_over_time"].caption
     made = {one.name for one in make_figures(read_report_data(write_sweep(tmp_path / "b", ("4",), seeds=2)))}
     assert "quality_against_k" not in made and "sample_shares" not in made
 
@@ -198,7 +204,9 @@ def test_quality_over_time_charges_the_pilot(job, shown):
                 r["metrics"]["hit@5"] for rs in logs for r in rs if (r["step"], r["split"]) == (row["step"], "val")
             ]
             assert row["value"] == pytest.approx(statistics.fmean(scores), rel=1e-5)
-            assert row["se"] == pytest.approx(statistics.stdev(scores) / math.sqrt(3), rel=1e-4, abs=1e-12)
+            se = statistics.stdev(scores) / math.sqrt(3)
+            assert row["se"] == pytest.approx(se, rel=1e-4, abs=1e-12)
+            assert (row["low"], row["high"]) == pytest.approx((row["value"] - se, row["value"] + se), rel=1e-5)
             assert row["seconds"] == pytest.approx(clock[row["step"]] + charged, rel=1e-5)
 
 

@@ -115,9 +115,13 @@ def test_a_fixed_schedule_is_called_what_it_is(tmp_path):
 @pytest.mark.parametrize(
     ("kept", "says"),
     [
-        ("warm:20", "kept as the model: warm:20."),
-        ("20", "kept as the model: K = 20. The gain and the cost below are those of this model."),
-        ("1", "kept as the model: K = 1. The numbers below compare warm:20 with it."),
+        ("warm:20", "warm:20 was best on validation and is kept as the model."),
+        (
+            "20",
+            "K = 20 was best on validation and is kept as the model. "
+            "The gain and the cost below are those of this model.",
+        ),
+        ("1", "K = 1 was best on validation and is kept as the model. The numbers below compare warm:20 with it."),
     ],
 )
 def test_whose_numbers_stand_beside_the_answer(tmp_path, kept, says):
@@ -256,8 +260,8 @@ def test_decisions_of_a_race_are_listed(tmp_path):
     }
     assert "Decisions of the race" not in shown(write_job(tmp_path / "plain", seeds=1)).text
     text = shown(write_job(tmp_path / "job", seeds=1, decisions=[decision])).text
-    start = text.index("Decisions of the race step metric kept dropped reason")
-    assert "1,200 HR@5 20 (0.6123) 1 (0.5000); warm:20 1 is behind by more than its error" in text[start:]
+    start = text.index("Decisions of the race step metric validation queries kept dropped why")
+    assert "1,200 HR@5 – 20 (0.6123) 1 (0.5000) warm:20 1 is behind by more than its error" in text[start:]
 
 
 def test_an_unfinished_job_says_so_at_the_top(tmp_path):

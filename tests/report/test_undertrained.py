@@ -54,10 +54,10 @@ def test_less_than_an_epoch():
     found = find_undertrained(24, 117, 24, None, "hit@5")
     assert found.least and found.steps == 117 and "0.21 of an epoch" in found.why
     words = undertrained_text(found, 24, 20.0, 79.0, budget=80.0)
-    assert words.endswith("One epoch takes --budget 3m here, and most models need several.")
+    assert words.endswith("One epoch needs --budget 3m here, and most models need several epochs.")
     words = undertrained_text(found, 24, 20.0, 79.0)  # no budget ran out
-    assert words.endswith("One epoch takes --steps 120, some 2 min 36 s, here, and most models need several.")
-    assert undertrained_text(found, 24, None, None).endswith("About --steps 120 would do.")
+    assert words.endswith("One epoch needs --steps 120 (about 2 min 36 s) here, and most models need several epochs.")
+    assert undertrained_text(found, 24, None, None).endswith("Try about --steps 120.")
     rising = find_undertrained(STEPS, 1001, STEPS, log_of(STEPS), "hit@5")
     assert not rising.least and rising.steps > 2000
 

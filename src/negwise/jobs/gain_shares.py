@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -27,7 +28,7 @@ def shares_of(
     ``most``, all that a row can have.
 
     The share is None where none was ever measured: among few candidates, and for AUC without an ``estimate``. The
-    seconds are linear in K between measured ``costs``, and None beyond them.
+    seconds are those of ``costs``, interpolated between two of them, and None beyond them.
     """
     timed = max((cost.k for cost in costs), default=1.0)
     ks = [k for k in sorted({*SHOWN_KS, timed}) if most is None or k < most]
@@ -66,9 +67,11 @@ def _share(
     last: bool,
 ) -> GainShare:
     seconds = seconds_at(k, costs)
+    between = seconds is not None and all(cost.k != k for cost in costs)
+    row = GainShare(k, metric, seconds=seconds, all=last, interpolated=between)
     if not known:
-        return GainShare(k, metric, seconds=seconds, all=last)
+        return row
     if k == 1:  # what the gain is counted from
-        return GainShare(k, metric, 0.0, 0.0, 0.0, seconds, last)
+        return replace(row, share=0.0, low=0.0, high=0.0)
     found = share_of_gain(k, metric=metric, candidates=candidates, estimate=estimate)
-    return GainShare(k, metric, found.share, found.low, found.high, seconds, last)
+    return replace(row, share=found.share, low=found.low, high=found.high)

@@ -185,8 +185,8 @@ class QueryDifference:
 class Baseline:
     """A ranking that the model is compared with, on the queries and candidates of the test split.
 
-    It needs no training, unless it is ``trained``: another K. ``corpus`` are its scores among every text of the data,
-    for text pairs.
+    It needs no training, unless it is ``trained``: another K, whose last value is ``k``, in ``seconds``. ``corpus`` are
+    its scores among every text of the data, for text pairs.
     """
 
     name: str
@@ -194,6 +194,8 @@ class Baseline:
     differences: tuple[QueryDifference, ...]
     corpus: Scores | None = None
     trained: bool = False
+    k: float | None = None
+    seconds: float | None = None
 
 
 @dataclass(frozen=True)
@@ -208,7 +210,8 @@ class CorpusScores:
 class GainShare:
     """The forecast share of the gain at K = ``k``, and the ``seconds`` of a step with it; None where not known.
 
-    ``low`` and ``high`` are the error of such forecasts. ``all`` marks the most negatives that there are.
+    ``low`` and ``high`` are the error of such forecasts. ``all`` marks the most negatives that there are, and
+    ``interpolated`` seconds that lie between those of two K that were timed.
     """
 
     k: float
@@ -218,6 +221,7 @@ class GainShare:
     high: float | None = None
     seconds: float | None = None
     all: bool = False
+    interpolated: bool = False
 
 
 @dataclass(frozen=True)
@@ -270,8 +274,8 @@ class Results:
     """``results.json``, of a job that may be half done. ``model`` is the folder of the run that is kept.
 
     ``baselines``, ``corpus`` and ``candidates``, the number that a test query is ranked among on average, are those of
-    the model that is kept. ``seconds`` is the wall time of the whole job: reading, timing, training, test. ``end`` is
-    None where training of the model took the time that there was.
+    the model that is kept. ``seconds`` is the wall time of the whole job, from the command to the page, and
+    ``seconds_by_use`` has what they went into. ``end`` is None where training of the model took the time that there was.
     """
 
     kind: Literal["run", "sweep"]
@@ -289,4 +293,5 @@ class Results:
     shares: tuple[GainShare, ...] = ()
     seconds: float | None = None
     end: TrainingEnd | None = None
+    seconds_by_use: dict[str, float] = field(default_factory=dict)
     format: int = FORMAT

@@ -16,8 +16,8 @@ from negwise.theory.estimate import Estimate
 VERDICTS = {
     "ok": "The curves determine K.",
     "capped": "A best K was found, but the curves do not pin down its size. Take it as a direction, not as a number.",
-    "vacuous": "The curves do not determine K: no K is better than any other by an amount that means something.",
-    "incomplete": "The start of the curves is missing, and K depends on it. Evaluate before the first step too.",
+    "vacuous": "The curves do not determine K: no K is better than the others by an amount that matters.",
+    "incomplete": "The curves do not have their start, and K depends on it. Evaluate before the first step too.",
     "inconsistent": "The curves contradict each other, so no K should be read from them.",
 }
 UNSETTLED = "The curves so far determine K, but a longer pilot may say something else."
@@ -90,7 +90,7 @@ def _job_answer(report: ReportData) -> tuple[str, str, list[Stat]]:
     baseline = next((arm for arm in report.arms if arm.fixed and arm.k == 1.0), None)
     # If K = 1 was best, the gain and the cost are those of the schedule.
     arm = chosen if chosen is not baseline else next((arm for arm in report.arms if arm.role == "schedule"), chosen)
-    lead = f"{_request_text(report)} Best on validation, and kept as the model: {chosen.label}."
+    lead = f"{_request_text(report)} {chosen.label} was best on validation and is kept as the model."
     if arm is not chosen:
         lead += f" The numbers below compare {arm.name} with it."
     elif arm.role == "extra":
@@ -115,7 +115,7 @@ def _sweep_answer(report: ReportData) -> tuple[str, str, list[Stat]]:
     first = _best_arm(report.arms, "auc")
     done = sum(bool(arm.done) for arm in report.arms)
     headline = f"{first.label} is best on validation AUC." if first is not None else "No validation scores."
-    lead = f"{_request_text(report)} The best of {done}, chosen on validation; scores are on test."
+    lead = f"{_request_text(report)} The best of {done} arms was chosen on validation. Scores are on test."
     total = sum(run.seconds or 0.0 for arm in report.arms for run in arm.seeds)
     runs = sum(len(arm.done) for arm in report.arms)
     return headline, lead, [*stats, Stat("runs trained", f"{runs}", note=f"{format_seconds(total)} in all")]

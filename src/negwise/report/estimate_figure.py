@@ -55,7 +55,7 @@ def auc_curves(estimate: Estimate) -> Figure | None:
     else:
         seen = "T, where training counts as converged, lies beyond the pilot."
     caption = (
-        f"Training AUC shows how well the labels can be separated, validation AUC how good the model is. {seen} "
+        f"Training AUC shows how well the labels can be separated. Validation AUC shows how good the model is. {seen} "
         "The estimate averages over all steps before T."
     )
     panel = {"height": HEIGHT, "transform": [where_valid("auc")], "layer": layers}
@@ -89,9 +89,9 @@ def effectiveness_curve(estimate: Estimate) -> Figure:
     }
     open_end = "and more" if estimate.flat[1] is None else f"to {estimate.flat[1]}"
     caption = (
-        f"The mean effectiveness of a training sample with K negatives. It is highest at K* = {estimate.k:.3g}; the "
-        f"shaded range, {estimate.flat[0]} {open_end}, is as good (within 1%). With far more negatives "
-        "every sample is easy, and v falls to 1 - lambda."
+        f"The mean effectiveness of a training sample with K negatives. In theory it is highest at "
+        f"K* = {estimate.k:.3g}, and the shaded range, {estimate.flat[0]} {open_end}, is as good (within 1%). "
+        "With far more negatives every sample is easy, and v falls to 1 - lambda."
     )
     if estimate.interval is not None:
         caption += " The red bar on the axis is the 90% interval of K*."

@@ -8,6 +8,7 @@ offers for download.
 from __future__ import annotations
 
 import csv
+import functools
 import io
 import json
 import textwrap
@@ -22,6 +23,8 @@ from negwise.report.style import config
 
 SCHEMA = "https://vega.github.io/schema/vega-lite/v6.json"
 DIGITS = 6
+KEPT = 16
+"""Pictures that are kept in memory: a job draws those of its page before it says what it cost, and then writes them."""
 _FILE_WIDTHS = {1: 640, 2: 400, 3: 300}
 
 Value = float | int | str | None
@@ -72,7 +75,7 @@ class Figure:
         }
 
     def svg(self) -> str:
-        return require("vl_convert", extra="plot").vegalite_to_svg(json.dumps(self.for_file()))
+        return _drawn(json.dumps(self.for_file()))
 
     def png(self) -> bytes:
         return _svg_to_png(self.svg())
@@ -88,7 +91,7 @@ class Figure:
 
     def save_all(self, folder: Path) -> list[Path]:
         """Write PNG, SVG and the CSV of the numbers to ``folder``."""
-        svg = self.svg()  # drawing takes most of the time, so it is done once
+        svg = self.svg()
         return [
             write_atomically(folder / f"{self.name}.png", _svg_to_png(svg)),
             write_atomically(folder / f"{self.name}.svg", svg),
@@ -118,5 +121,11 @@ def round_digits(value: float | None) -> float | None:
     return None if value is None else float(f"{value:.{DIGITS}g}")
 
 
+@functools.lru_cache(KEPT)
+def _drawn(spec: str) -> str:
+    return require("vl_convert", extra="plot").vegalite_to_svg(spec)
+
+
+@functools.lru_cache(KEPT)
 def _svg_to_png(svg: str) -> bytes:
     return require("vl_convert", extra="plot").svg_to_png(svg, scale=2.0)

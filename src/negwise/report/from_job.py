@@ -14,13 +14,17 @@ from negwise.records import (
     ESTIMATE,
     JOB,
     LOG,
+    RACE,
     RESULTS,
     ArmResult,
     JobRecord,
     PilotResult,
+    RaceStart,
     Results,
+    RunLog,
     decode,
     encode,
+    read_race,
     read_record,
     read_result,
 )
@@ -61,7 +65,6 @@ def job_report_data(folder: Path) -> ReportData:
         notes=job.plan.notes,
         settings=_settings(job),
         paper=paper,
-        spent=job.plan.spent,
         epoch=job.plan.times.epoch,
     )
     if results is None:
@@ -79,6 +82,8 @@ def job_report_data(folder: Path) -> ReportData:
         candidates=results.candidates,
         shares=results.shares,
         seconds=results.seconds,
+        seconds_by_use=results.seconds_by_use,
+        raced=_raced(folder) if results.decisions else {},
     )
 
 
@@ -119,6 +124,18 @@ def _check_names(folder: Path, arms: list[ArmRuns]) -> None:
         raise InputError(
             f"{folder / RESULTS}: two arms are called {repeated!r}, expected a name of its own for each arm."
         )
+
+
+def _raced(folder: Path) -> dict[str, RunLog]:
+    """The logs of the candidates of a race by name, as far as there are any. They raced with the first seed."""
+    starts = [record for record in read_race(folder / RACE) if isinstance(record, RaceStart)]
+    found = {}
+    for candidate in starts[0].candidates if starts else ():
+        runs = sorted((folder / "runs" / candidate.folder).glob("seed-*"), key=lambda run: int(run.name[5:]))
+        log = read_log(runs[0]) if runs else None
+        if log is not None:
+            found[candidate.name] = log
+    return found
 
 
 def _missing(

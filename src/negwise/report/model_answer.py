@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from negwise.report.formatting import format_count, format_seconds, metric_name
@@ -13,6 +14,7 @@ from negwise.report.score_table import (
     baseline_notice,
     baseline_stat,
     comparison_notice,
+    difference_in,
     lead_over,
     score_stat,
     score_table,
@@ -22,10 +24,12 @@ from negwise.report.score_table import (
 from negwise.report.stat_tile import Stat
 from negwise.report.undertrained import find_undertrained, undertrained_text
 from negwise.requests import parse_duration
-from negwise.theory.gain_advice import Measured, advice, contradiction
+from negwise.theory.gain_advice import Compared, advice, contradiction
 
 FEW_QUERIES = 50
 """Test queries below which a score says little."""
+LEAST = 0.1
+"""Seconds below which a part of the cost is not named."""
 
 
 @dataclass(frozen=True)
@@ -60,9 +64,19 @@ def model_answer(report: ReportData) -> ModelAnswer:
     )
     if not report.shares:
         return answer
+    k, compared = arm.k if course is None else course.end, _compared(report)
     return replace(
-        answer, advice=advice(report.shares, metric_name(report.metrics[0])), forecast=_forecast_text(report)
+        answer,
+        advice=advice(report.shares, metric_name(report.metrics[0]), k=k, compared=compared),
+        forecast=_forecast_text(report, k, compared),
     )
+
+
+def _compared(report: ReportData) -> list[Compared]:
+    """Other K that were trained for the same time, each with the model's lead over it."""
+    metric = report.metrics[0]
+    trained = [(one.k, difference_in(one, metric)) for one in report.baselines if one.trained]
+    return [Compared(k, gap) for k, gap in trained if k is not None and gap is not None]
 
 
 def _headline(report: ReportData, run: SeedRun, course: KOverTraining | None, *, hardly_trained: bool) -> str:
@@ -83,16 +97,30 @@ def _notices(report: ReportData, arm: ArmRuns, run: SeedRun) -> tuple[str, ...]:
     found = [baseline_notice(report, run.test), comparison_notice(report)]
     steps = run.steps or 0
     if run.best_step == 0:
-        found.append("Training did not improve the model on validation: the weights kept are those before training.")
+        found.append(
+            "Training did not improve the validation score. The weights that were kept are those before training."
+        )
     short = find_undertrained(steps, report.epoch, run.best_step, run.log, report.metrics[0])
     if short is not None:
         found.append(undertrained_text(short, steps, run.seconds, report.seconds, _budget(report)))
     queries = None if run.test is None else run.test.queries
     if queries is not None and queries < FEW_QUERIES:
         found.append(f"There are only {queries} test queries, so the scores say little. More data would tell more.")
+    found.append(_chance_text(report))
     if len(arm.seeds) > len(arm.done):
         found.append(f"{len(arm.seeds) - len(arm.done)} of {len(arm.seeds)} seeds are not done.")
     return tuple(text for text in found if text is not None)
+
+
+def _chance_text(report: ReportData) -> str | None:
+    """That a hit rate is high for any order, where its cut-off has half of the candidates or more."""
+    stem, _, cut = report.metrics[0].partition("@")
+    if stem != "hit" or report.candidates is None or 2 * int(cut) < report.candidates:
+        return None
+    return (
+        f"Each test query has about {format_count(round(report.candidates))} candidates, so even a random order has "
+        f"{metric_name(report.metrics[0])} {min(int(cut) / report.candidates, 1.0):.2f} or more."
+    )
 
 
 def _budget(report: ReportData) -> float | None:
@@ -120,15 +148,10 @@ def _cost(report: ReportData, run: SeedRun) -> Stat | None:
     """All of the cost: the wall time of the job, and what it went into."""
     if report.seconds is None and run.seconds is None:
         return None
-    trained = sum(one.seconds or 0.0 for arm in report.arms for one in arm.seeds)
-    parts = [f"{format_seconds(trained)} of training"]
-    if report.spent:
-        parts.insert(0, f"{format_seconds(report.spent)} of reading and timing")
     if report.seconds is None:
+        trained = sum(one.seconds or 0.0 for arm in report.arms for one in arm.seeds)
         return Stat("time of training", format_seconds(trained))
-    rest = report.seconds - trained - report.spent
-    if rest >= 1:
-        parts.append(f"{format_seconds(rest)} for {'the race and ' if report.decisions else ''}all else")
+    parts = [f"{format_seconds(seconds)} {use}" for use, seconds in report.seconds_by_use.items() if seconds >= LEAST]
     return Stat("cost, all of it", format_seconds(report.seconds), note=", ".join(parts))
 
 
@@ -136,36 +159,29 @@ def _course_text(course: KOverTraining | None, arm: ArmRuns) -> str:
     if course is None:
         return ""
     if course.text.count("\N{RIGHTWARDS ARROW}") == 0:
-        return f"{course.text} throughout."
+        return f"K was {course.text.removeprefix('K = ')} throughout training."
     start, _, end = course.text.removeprefix("K = ").partition(" \N{RIGHTWARDS ARROW} ")
     how = "rose" if course.end > course.start else "fell"
     when = "while the model trained" if arm.rule.startswith("online") else "over training"
     return f"K {how} from {start} to {end} {when}."
 
 
-def _forecast_text(report: ReportData) -> str:
+def _forecast_text(report: ReportData, k: float | None, compared: Sequence[Compared]) -> str:
     """What the shares rest on, and what counts where a measurement says otherwise."""
+    times = "The times were measured on this machine."
     if not any(row.share is not None for row in report.shares):
-        return "The times were measured on this machine."
-    metric = report.metrics[0]
-    measured = [
-        Measured(arm.k, mean.value, _error(arm, metric))
-        for arm in report.arms
-        if arm.fixed and arm.k is not None and (mean := arm.test(metric)).value is not None
-    ]
-    base = "The shares are forecasts from other data sets. The times were measured on this machine."
-    found = contradiction(report.shares, measured)
-    if found is not None:
+        return f"{times} The K were compared on this data." if compared else times
+    base = f"The shares are forecasts from other data sets. {times}"
+    if k is None or not compared:
+        return (
+            f"{base} No other K was trained on this data. A job with --compare 1,100 trains two more, and what it "
+            "measures counts more than a forecast."
+        )
+    if (found := contradiction(report.shares, k, compared)) is not None:
         return f"{base} {found}"
-    trained = "agree with them" if len(measured) > 1 else "would count more; none were trained here"
-    return f"{base} Measurements of other K on this data {trained}."
-
-
-def _error(arm: ArmRuns, metric: str) -> float | None:
-    """Over seeds, or with one seed over queries."""
-    mean = arm.test(metric)
-    test = arm.done[0].test if arm.done else None
-    return mean.se if mean.se is not None else None if test is None else test.error(metric)
+    if any(one.better or one.worse for one in compared):
+        return f"{base} The other K that were trained on this data agree with them."
+    return f"{base} The other K that were trained on this data are level with the model, so they test no forecast."
 
 
 def _request_text(report: ReportData) -> str:
@@ -174,12 +190,13 @@ def _request_text(report: ReportData) -> str:
     model = request.get("model") or plan.get("training", {}).get("model")
     what = " on ".join(str(part) for part in (model, request.get("data")) if part)
     arm = report.chosen_arm
-    parts = [what] if what else []
+    how = ""
     if arm is not None and arm.done:
         run = arm.done[0]
         if run.steps is not None:
             epochs = f" ({run.steps / report.epoch:.1f} epochs)" if report.epoch else ""
-            parts.append(f"{format_count(run.steps)} steps{epochs}")
+            how = f"{format_count(run.steps)} steps{epochs}"
         if arm.learning_rate is not None:
-            parts.append(f"learning rate {arm.learning_rate:g}")
-    return f"{', '.join(parts)}." if parts else ""
+            how += f"{' at' if how else 'At'} learning rate {arm.learning_rate:g}"
+    found = ": ".join(part for part in (what, how) if part)
+    return f"{found}." if found else ""

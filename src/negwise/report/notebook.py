@@ -20,7 +20,8 @@ def answer_html(answer: Answer) -> str:
     if answer.advice is not None:
         parts.append(f"<div>{escape(answer.advice)}</div>")
     if answer.shares is not None:
-        parts.append(f"<details><summary>What each K brings and costs</summary>{_of(answer.shares)}</details>")
+        note = f"<div><small>{escape(answer.shares.note)}</small></div>"
+        parts.append(f"<details><summary>What each K brings and costs</summary>{_of(answer.shares)}{note}</details>")
     if answer.load is not None:
         parts.append(f"<pre>{escape(answer.load)}</pre>")
     return f"<div>{''.join(parts)}</div>"

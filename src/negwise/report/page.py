@@ -40,7 +40,7 @@ def vega_bundle() -> str:
 
 
 def _mark_commands(text: str) -> str:
-    """``text`` escaped, with what one types, as ``--budget 3m`` or ``negwise sweep --k 1,4``, marked as code.
+    """``text`` escaped, with what one types, as ``--out``, ``--budget 3m`` or ``negwise sweep --k 1,4``, as code.
 
     ``K = 4`` stays on one line.
     """
@@ -48,7 +48,8 @@ def _mark_commands(text: str) -> str:
     return re.sub(r"\bK = (?=\d)", "K&nbsp;=&nbsp;", marked)
 
 
-_COMMAND = re.compile(r"negwise [a-z]+(?: --[a-z-]+ [\w,:]+)*|--[a-z-]+ \w+")
+_VALUE = r"(?: (?:\d\w*|all|metric|online)(?:[,:]\d[\w.]*)*)"
+_COMMAND = re.compile(rf"negwise [a-z]+(?: --[a-z-]+{_VALUE})*|--[a-z][a-z-]*{_VALUE}?")
 
 
 @functools.cache

@@ -26,12 +26,13 @@ def quality_against_k(report: ReportData) -> Figure | None:
     shown = [metric for metric in metrics if any(row["metric"] == metric for row in rows)]
     panels = tuple(_k_panel(metric, rows, domain, estimate if marked else None) for metric in shown)
     caption = (
-        "Test scores of the trained models. Small dots are single seeds, large ones their mean with its standard error."
+        "Test scores of the trained models. Small dots are single seeds. Large dots are their means with the standard "
+        "error over seeds, or over queries for an arm with one seed."
     )
     if any(row["how"] == "schedule" for row in rows):
-        caption += " Diamonds are schedules, next to the K that they rise to; the line connects fixed K."
+        caption += " Diamonds are schedules, drawn next to the K that they rise to. The line connects fixed K."
     if marked:
-        caption += " Shaded: the range that the estimate calls as good; red: its K*."
+        caption += " The red line is K* of the estimate. The range that it calls as good is shaded."
     return Figure("quality_against_k", "Measured quality against K", caption, panels, rows, columns=len(panels))
 
 
@@ -60,13 +61,15 @@ def recommended_items(arms: Sequence[ArmRuns]) -> Figure | None:
     ]
     here = [entry for entry in fields if any(row[entry[0]] is not None for row in rows)]
     panels = tuple(_recommended_panel(names, *entry, rows) for entry in here)
-    caption = f"The {top} of all test queries: the share of the catalogue that is ever recommended"
+    caption = (
+        f"What the {top} of all test queries hold. Coverage is the share of the catalogue that is ever recommended."
+    )
     if "popularity" in [field for field, *_ in here]:
         caption += (
-            ", and how popular those items are. The dashed line is the popularity of the true positives: above it, the "
-            "model prefers popular items"
+            " Popularity is that of the recommended items. The dashed line is the popularity of the true positives. A "
+            "model above it prefers popular items."
         )
-    caption += ". Ticks are single seeds."
+    caption += " Ticks are single seeds."
     return Figure("recommended", "What is recommended", caption, panels, rows, columns=len(panels)) if panels else None
 
 
@@ -78,17 +81,21 @@ def _k_rows(arm: ArmRuns, metric: str) -> list[Row]:
     row: Row = {"metric": metric, "arm": arm.name, "how": how, "k": round_digits(arm.k)}
     if arm.group:
         row["from"] = arm.group
-    scores = [(run.seed, value) for run in arm.done if run.test and (value := run.test.value(metric)) is not None]
-    if not scores:
+    tests = [(run.seed, run.test) for run in arm.done if run.test and run.test.value(metric) is not None]
+    if not tests:
         return []
-    mean = arm.test(metric)
+    mean, error = arm.test(metric), arm.error(metric)
     assert mean.value is not None
     no_bar: Row = {"low": None, "high": None}
     bar = no_bar
-    if mean.se is not None:
-        bar = {"low": round_digits(mean.value - mean.se), "high": round_digits(mean.value + mean.se)}
-    seeds = [row | {"of": "seed", "seed": seed, "value": round_digits(value)} | no_bar for seed, value in scores]
-    return [*seeds, row | {"of": "mean", "seed": None, "value": round_digits(mean.value)} | bar]
+    if error is not None:
+        bar = {"low": round_digits(mean.value - error), "high": round_digits(mean.value + error)}
+    seeds = [
+        row | {"of": "seed", "seed": seed, "value": round_digits(test.value(metric)), "queries": test.queries} | no_bar
+        for seed, test in tests
+    ]
+    whole: Row = {"of": "mean", "seed": None, "value": round_digits(mean.value), "queries": tests[0][1].queries}
+    return [*seeds, row | whole | bar]
 
 
 def _k_panel(metric: str, rows: Sequence[Row], domain: list[float], estimate: Estimate | None) -> Spec:
@@ -107,6 +114,7 @@ def _k_panel(metric: str, rows: Sequence[Row], domain: list[float], estimate: Es
         tooltip("value", metric_name(metric), ".4f"),
         tooltip("low", "mean - se", ".4f"),
         tooltip("high", "mean + se", ".4f"),
+        tooltip("queries", "queries", ",d"),
     ]
     place: Spec = {"x": x, "y": y, "color": color}
     joined = {"type": "line", "strokeWidth": 1.5, "opacity": 0.6}

@@ -61,6 +61,12 @@ class ArmRuns(ArmResult):
         """The mean test score over the seeds that are done and have it."""
         return Mean.over(None if seed.test is None else seed.test.value(metric) for seed in self.done)
 
+    def error(self, metric: str) -> float | None:
+        """The standard error of the test score: over seeds, or with one seed over queries; None where not known."""
+        mean = self.test(metric)
+        tests = [run.test for run in self.done if run.test is not None and run.test.value(metric) is not None]
+        return tests[0].error(metric) if len(tests) == 1 else mean.se
+
     def val(self, metric: str) -> Mean:
         return Mean.over(None if seed.val is None else seed.val.value(metric) for seed in self.done)
 
@@ -90,8 +96,8 @@ class ReportData:
     ``missing`` has a sentence for each thing that is not there yet. ``model`` is the folder to load the model from.
     ``digest`` is the content hash of the data; None if it is not known. ``settings`` has tables by title, each a
     mapping of names to values of the records. ``paper`` is true for a job with a pilot and an estimate. ``seconds`` is
-    the wall time of the whole job, ``spent`` the part of it before anything was trained, ``epoch`` the number of steps
-    in an epoch, 0 if it is not known.
+    the wall time of the whole job and ``seconds_by_use`` what they went into. ``epoch`` is the number of steps in an
+    epoch, 0 if it is not known. ``raced`` has the logs of the candidates of a race by name.
     """
 
     path: Path
@@ -116,8 +122,9 @@ class ReportData:
     candidates: float | None = None
     shares: tuple[GainShare, ...] = ()
     seconds: float | None = None
-    spent: float = 0.0
+    seconds_by_use: Mapping[str, float] = field(default_factory=dict)
     epoch: int = 0
+    raced: Mapping[str, RunLog] = field(default_factory=dict)
 
     @property
     def estimate(self) -> Estimate | None:

@@ -11,6 +11,8 @@ from negwise.report.report_data import ReportData, SeedRun
 from negwise.report.stat_tile import Stat
 
 _PLUS_MINUS = "\N{PLUS-MINUS SIGN}"
+POPULAR = "most popular"
+BETWEEN = '"About" marks a K that was not timed. Its time is read off a line between those of two K that were.'
 
 
 @dataclass(frozen=True)
@@ -24,10 +26,11 @@ class ScoreTable:
 
 @dataclass(frozen=True)
 class ShareTable:
-    """K, the share of the gain, its error and milliseconds of a step, as text."""
+    """K, the share of the gain, its error and milliseconds of a step, as text; ``note`` says what they are."""
 
     columns: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
+    note: str
 
 
 def score_table(report: ReportData, run: SeedRun) -> ScoreTable | None:
@@ -39,7 +42,7 @@ def score_table(report: ReportData, run: SeedRun) -> ScoreTable | None:
     if report.corpus is not None:
         columns.append(f"{metric_name(first)} among all {format_count(report.corpus.candidates)} texts")
     if report.baselines:
-        columns.append(f"model ahead in {metric_name(first)} (95%)")
+        columns.append(f"lead in {metric_name(first)}")
     own = [_cell(run.test, metric) for metric in report.metrics]
     own += [] if report.corpus is None else [_cell(report.corpus.scores, first)]
     rows = [("the model", *own, *([""] if report.baselines else []))]
@@ -51,26 +54,37 @@ def score_table(report: ReportData, run: SeedRun) -> ScoreTable | None:
         rows.append((baseline.name, *cells, "" if gap is None else _gap_text(gap)))
     note = f"{_PLUS_MINUS} is the standard error over queries. {sample_text(report, run.test)}."
     if report.baselines:
-        note += " Differences are paired by query."
+        note += " The lead is that of the model, paired by query, with its 95% interval."
     return ScoreTable(tuple(columns), tuple(rows), note)
 
 
 def share_table(shares: tuple[GainShare, ...]) -> ShareTable | None:
-    """What each K brings and costs; None if neither is known."""
+    """What each K brings and costs; without shares where none is known, None if no time is known either."""
     if not any(row.share is not None or row.seconds is not None for row in shares):
         return None
-    rows = [
-        (
-            f"{format_k(row.k)}{' (all)' if row.all else ''}",
-            "not known" if row.share is None else f"{100 * row.share:.0f}%",
-            ""
-            if row.low is None or row.high is None or row.low == row.high
-            else f"{100 * row.low:.0f} to {100 * row.high:.0f}%",
-            "not measured" if row.seconds is None else f"{1e3 * row.seconds:.3g} ms",
-        )
-        for row in shares
-    ]
-    return ShareTable(("K", "share of the gain", "error of the forecast", "time of a step"), tuple(rows))
+    ks = [f"{format_k(row.k)}{' (all)' if row.all else ''}" for row in shares]
+    times = [_time_text(row) for row in shares]
+    name = metric_name(shares[0].metric)
+    note = "" if not any(row.interpolated for row in shares) else f" {BETWEEN}"
+    if all(row.share is None for row in shares):
+        note = f"The share of the gain in {name} is not known here.{note}"
+        return ShareTable(("K", "time of a step"), tuple(zip(ks, times, strict=True)), note)
+    known = [("not known" if row.share is None else f"{100 * row.share:.0f}%", _error_text(row)) for row in shares]
+    rows = tuple((k, *share, time) for k, share, time in zip(ks, known, times, strict=True))
+    note = f"The gain is what the best K adds to K = 1 in {name}.{note}"
+    return ShareTable(("K", "share of the gain", "error of the forecast", "time of a step"), rows, note)
+
+
+def _error_text(row: GainShare) -> str:
+    if row.low is None or row.high is None or row.low == row.high:
+        return ""
+    return f"{100 * row.low:.0f} to {100 * row.high:.0f}%"
+
+
+def _time_text(row: GainShare) -> str:
+    if row.seconds is None:
+        return "not measured"
+    return f"{'about ' if row.interpolated else ''}{1e3 * row.seconds:.3g} ms"
 
 
 def sample_text(report: ReportData, scores: Scores) -> str:
@@ -108,15 +122,18 @@ def baseline_notice(report: ReportData, test: Scores | None) -> str | None:
     baseline, gap = found
     metric = report.metrics[0]
     mine, theirs = test.value(metric), baseline.scores.value(metric)
-    figures = "" if mine is None or theirs is None else f"{metric_name(metric)} {mine:.4f} against {theirs:.4f}, "
-    figures += f"{format_signed(gap.mean)}{_interval(gap)}, {_queries(gap.queries)}"
-    how = "is worse than" if lead_over(gap) == "behind" else "cannot be told from"
+    name = metric_name(metric)
+    figures = "" if mine is None or theirs is None else f"{name} is {mine:.4f} against {theirs:.4f}. "
+    interval = "" if gap.low is None else f"{_interval(gap).strip(' ()')}, "
+    figures += f"The difference is {format_signed(gap.mean)} ({interval}{_queries(gap.queries)})"
+    how = "is worse than" if lead_over(gap) == "behind" else "is level with"
     better = [other.metric for other in baseline.differences if lead_over(other) == "ahead"]
     ahead = [
         f"{metric_name(name)} ({test.value(name):.4f} against {baseline.scores.value(name):.4f})" for name in better
     ]
     found_ahead = f" It is ahead in {' and '.join(ahead)}." if ahead else ""
-    return f"The model {how} {_the(baseline.name)}, which needs no training: {figures}.{found_ahead}"
+    needs = "need" if baseline.name == POPULAR else "needs"
+    return f"The model {how} {_the(baseline.name)}, which {needs} no training. {figures}.{found_ahead}"
 
 
 def comparison_notice(report: ReportData) -> str | None:
@@ -132,7 +149,7 @@ def comparison_notice(report: ReportData) -> str | None:
     return (
         f"K = {rule}, trained for the same time, is better: {metric_name(metric)} {format_signed(-gap.mean)} (95% "
         f"interval {interval}, {_queries(gap.queries)}). To train with it, type --k {rule}, and judge it on "
-        "newer data: these test queries chose it."
+        "newer data, because these test queries chose it."
     )
 
 
@@ -184,4 +201,4 @@ def _queries(n: int) -> str:
 
 
 def _the(name: str) -> str:
-    return "the most popular items" if name == "most popular" else name
+    return "the most popular items" if name == POPULAR else name

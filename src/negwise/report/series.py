@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from negwise.records import RunLog
+from negwise.records import EvalRecord, RunLog
 from negwise.report.report_data import ArmRuns, Mean
 
 MAX_ROWS = 2400
@@ -36,11 +36,16 @@ class Window:
 
 @dataclass(frozen=True)
 class CurvePoint:
-    """A metric of an arm at one evaluation, and the seconds of training until then: means over seeds."""
+    """A metric of an arm at one evaluation, and the seconds of training until then: means over seeds.
+
+    ``error`` is the standard error over seeds, or with one seed over its ``queries``; each seed has as many.
+    """
 
     step: float
     score: Mean
     seconds: float | None
+    error: float | None
+    queries: int | None
 
 
 def max_points(arms: Sequence[ArmRuns]) -> int:
@@ -72,13 +77,19 @@ def step_windows(arm: ArmRuns, points: int) -> list[Window]:
 
 def metric_curve(arm: ArmRuns, split: str, metric: str, points: int) -> list[CurvePoint]:
     """A metric over training at evaluations that all seeds of the arm share, at most ``points`` of them."""
-    logs = [log for log in _logs(arm) if _scores(log, split, metric)]
-    scores = [_scores(log, split, metric) for log in logs]
+    logs = [log for log in _logs(arm) if _evaluations(log, split, metric)]
+    found = [_evaluations(log, split, metric) for log in logs]
     clocks = [_seconds_by_step(log) for log in logs]
     return [
-        CurvePoint(float(step), Mean.over(each[step] for each in scores), _mean([clock.get(step) for clock in clocks]))
-        for step in thin(_shared_steps([list(each) for each in scores]), points)
+        _point(float(step), [each[step] for each in found], metric, _mean([clock.get(step) for clock in clocks]))
+        for step in thin(_shared_steps([list(each) for each in found]), points)
     ]
+
+
+def _point(step: float, evaluations: Sequence[EvalRecord], metric: str, seconds: float | None) -> CurvePoint:
+    score = Mean.over(each.value(metric) for each in evaluations)
+    error = evaluations[0].error(metric) if score.n == 1 else score.se
+    return CurvePoint(step, score, seconds, error, evaluations[0].queries)
 
 
 def thin(items: Sequence[Any], limit: int) -> list[Any]:
@@ -96,10 +107,9 @@ def k_at_step(arm_windows: Sequence[Window], step: float) -> float | None:
     return arm_windows[-1].values["k_used"] if arm_windows else None
 
 
-def _scores(log: RunLog, split: str, metric: str) -> dict[float, float]:
-    """A metric of a split by step."""
-    scores = {record.step: record.value(metric) for record in log.of_split(split)}
-    return {step: value for step, value in scores.items() if value is not None}
+def _evaluations(log: RunLog, split: str, metric: str) -> dict[float, EvalRecord]:
+    """The evaluations of a split that have a metric, by step."""
+    return {record.step: record for record in log.of_split(split) if record.value(metric) is not None}
 
 
 def _logs(arm: ArmRuns) -> list[RunLog]:

@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from negwise.datasets import DataReport
+from negwise.records import Decision, EvalRecord, RunLog
 from negwise.report.formatting import format_count, format_seconds, format_value, metric_name
 from negwise.report.report_data import ArmRuns, ReportData
 
+_PLUS_MINUS = "\N{PLUS-MINUS SIGN}"
 NamedValues = list[tuple[str, str]]
 PROBLEMS_SHOWN = 10
+DECISION_COLUMNS = ("step", "metric", "validation queries", "kept", "dropped", "why")
+DECISION_NOTE = (
+    f"{_PLUS_MINUS} is the standard error over queries. Candidates are compared by differences paired by query."
+)
+SAME_VALUE = 1e-6
+"""Two values of a metric closer than this are one and the same evaluation."""
 
 
 @dataclass(frozen=True)
@@ -35,6 +43,7 @@ class ArmRow:
     pilot: str
     learning_rate: str
     seeds: str
+    queries: str
     problems: tuple[str, ...]
     tuning: tuple[tuple[str, str, str], ...]
 
@@ -66,22 +75,45 @@ def results_table(report: ReportData) -> ResultsTable:
     return ResultsTable(tuple(metric_name(name) for name in report.metrics), rows)
 
 
-def decision_rows(report: ReportData) -> list[tuple[str, str, str, str, str]]:
-    """The decisions of a race: step, metric, candidates kept, candidates dropped, reason."""
+def decision_rows(report: ReportData) -> list[tuple[str, str, str, str, str, str]]:
+    """The decisions of a race as `DECISION_COLUMNS` has them."""
+    return [_decision_row(decision, report.raced) for decision in report.decisions]
 
-    def candidates(names: Sequence[str], values: Mapping[str, float]) -> str:
-        return "; ".join(f"{name} ({values[name]:.4f})" if name in values else name for name in names)
 
-    return [
-        (
-            format_count(decision.step),
-            metric_name(decision.metric),
-            candidates(decision.kept, decision.values),
-            candidates(decision.dropped, decision.values),
-            decision.reason,
-        )
-        for decision in report.decisions
-    ]
+def _decision_row(decision: Decision, logs: Mapping[str, RunLog]) -> tuple[str, str, str, str, str, str]:
+    """A line for each candidate, with its validation score and, where the logs have it, the error over queries."""
+    found = {name: _evaluation(logs.get(name), decision.metric, value) for name, value in decision.values.items()}
+    queries = {record.queries for record in found.values() if record is not None and record.queries}
+
+    def scored(name: str) -> str:
+        if name not in decision.values:
+            return name
+        record = found[name]
+        error = None if record is None else record.error(decision.metric)
+        return f"{name} ({decision.values[name]:.4f}{'' if error is None else f' {_PLUS_MINUS} {error:.4f}'})"
+
+    return (
+        format_count(decision.step),
+        metric_name(decision.metric),
+        _counts_text(queries),
+        "\n".join(map(scored, decision.kept)),
+        "\n".join(map(scored, decision.dropped)),
+        decision.reason,
+    )
+
+
+def _evaluation(log: RunLog | None, metric: str, value: float) -> EvalRecord | None:
+    """The evaluation that gave ``value``: the candidates of a race differ in the steps they had until then."""
+    records = () if log is None else log.of_split("val")
+    return next((one for one in records if abs((one.value(metric) or 0.0) - value) < SAME_VALUE), None)
+
+
+def _counts_text(counts: Collection[int]) -> str:
+    """{500} -> 500; {500, 480} -> 480 to 500; nothing -> nothing."""
+    if not counts:
+        return ""
+    least, most = format_count(min(counts)), format_count(max(counts))
+    return least if least == most else f"{least} to {most}"
 
 
 def data_rows(data: DataReport) -> NamedValues:
@@ -124,6 +156,7 @@ def _arm_row(arm: ArmRuns, report: ReportData) -> ArmRow:
         pilot=format_seconds(arm.pilot_seconds) if arm.pilot_seconds else "",
         learning_rate="" if arm.learning_rate is None else f"{arm.learning_rate:g}",
         seeds=f"{len(arm.done)} of {len(arm.seeds)}",
+        queries=_counts_text({run.test.queries for run in arm.done if run.test is not None and run.test.queries}),
         problems=tuple(_problems(arm)),
         tuning=tuple(
             (
@@ -145,12 +178,10 @@ def _role(arm: ArmRuns) -> str:
 
 def _score_cell(arm: ArmRuns, metric: str) -> Cell:
     """The error is over seeds, or with one seed over queries."""
-    mean = arm.test(metric)
+    mean, error = arm.test(metric), arm.error(metric)
     if mean.value is None:
         return Cell("")
-    one = next((run.test for run in arm.done if run.test is not None), None) if mean.n == 1 else None
-    error = mean.se if one is None else one.error(metric)
-    return Cell(f"{mean.value:.4f}", "" if error is None else f"\N{PLUS-MINUS SIGN} {error:.4f}")
+    return Cell(f"{mean.value:.4f}", "" if error is None else f"{_PLUS_MINUS} {error:.4f}")
 
 
 def _problems(arm: ArmRuns) -> list[str]:

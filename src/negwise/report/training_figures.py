@@ -9,10 +9,11 @@ import numpy as np
 from negwise.report.figure import Figure, Row, Spec, round_digits
 from negwise.report.formatting import metric_name
 from negwise.report.report_data import ArmRuns, ReportData
-from negwise.report.series import k_at_step, max_points, metric_curve, step_windows
+from negwise.report.series import CurvePoint, k_at_step, max_points, metric_curve, step_windows
 from negwise.report.vega_lite import (
     HEIGHT,
     color_by_arm,
+    error_band,
     k_axis,
     line_layers,
     longest_label,
@@ -59,8 +60,8 @@ def k_over_time(arms: Sequence[ArmRuns]) -> Figure | None:
         "layer": line_layers("k", step_axis(), y, color_by_arm(arms), tooltips, strokeDash=dash),
     }
     caption = (
-        "The number of negatives per positive. Solid: the K of the schedule. Dashed: the K that was used, on average; "
-        "it is lower if rows have fewer negatives than K."
+        "K is the number of negatives per positive. The solid line is the K of the schedule. The dashed line is the "
+        "mean K that was used, which is lower where rows have fewer negatives."
     )
     reasons = _k_reasons(arms)
     if reasons:
@@ -82,7 +83,8 @@ def sample_shares(arms: Sequence[ArmRuns], label: float) -> Figure | None:
     panels = tuple(_shares_panel(arm) for arm in drawn)
     caption = (
         "Good samples teach the model something true, bad ones something false, easy ones nothing. More negatives turn "
-        "easy samples into good ones early on, and into bad ones later. Eq. 5 of the paper, at each evaluation."
+        "easy samples into good ones early on, and into bad ones later. The shares follow eq. 5 of the paper at each "
+        "evaluation."
     )
     names = {arm.name for arm in drawn}
     shown = [row for row in rows if row["arm"] in names]
@@ -127,8 +129,8 @@ def loss_and_bound(arms: Sequence[ArmRuns]) -> Figure | None:
     }
     panels = (left, right) if any(row["which"] == "MI bound" for row in rows) else (left,)
     caption = (
-        "Losses at different K cannot be compared: a guess has the loss log(K+1). The distance between the two is what "
-        "the model has learned, a lower bound on the mutual information of query and positive."
+        "Losses at different K cannot be compared, because a guess has the loss log(K+1). How far the loss is below "
+        "that says what the model has learned. It is a lower bound on the mutual information of query and positive."
     )
     return Figure("loss", "Loss and mutual information", caption, panels, rows, columns=len(panels))
 
@@ -158,24 +160,16 @@ def throughput(arms: Sequence[ArmRuns]) -> Figure | None:
         "transform": [where_valid("steps_per_s")],
         "layer": line_layers("rate", step_axis(), y, color_by_arm(arms), tooltips),
     }
-    caption = "Training speed of each arm on this machine, with its evaluations. Other work on the machine lowers it."
+    caption = "Training speed on this machine, evaluations included. Other work on the machine lowers it."
     return Figure("throughput", "Throughput", caption, (panel,), rows)
 
 
 def quality_over_time(report: ReportData) -> Figure | None:
-    """Validation quality over steps and over seconds; for arms that use the pilot, its seconds come first."""
+    """Validation quality with its error, over steps and seconds; for arms that use the pilot its seconds come first."""
     metrics, arms = report.metrics[:2], report.arms
     points = max_points(arms) // len(metrics)
-    rows: list[Row] = [
-        {
-            "arm": arm.name,
-            "metric": metric,
-            "step": at.step,
-            "seconds": None if at.seconds is None else round_digits(at.seconds + arm.pilot_seconds),
-            "value": round_digits(at.score.value),
-            "se": round_digits(at.score.se),
-            "seeds": at.score.n,
-        }
+    rows = [
+        _quality_row(arm, metric, at)
         for metric in metrics
         for arm in arms
         for at in metric_curve(arm, "val", metric, points)
@@ -185,15 +179,42 @@ def quality_over_time(report: ReportData) -> Figure | None:
     clocks = ["step"] + (["seconds"] if any((row["seconds"] or 0) != 0 for row in rows) else [])
     shown = [metric for metric in metrics if any(row["metric"] == metric for row in rows)]
     panels = tuple(_time_panel(arms, metric, clock, len(clocks) > 1) for metric in shown for clock in clocks)
-    caption = "Validation scores during training, means over seeds: over optimiser steps"
-    if len(clocks) > 1:
-        caption += ", and over seconds"
-        charged = [arm for arm in arms if arm.pilot_seconds > 0]
-        if charged:
-            caption += ", where arms that use the pilot start at its end"
+    caption = f"Scores on validation{_queries_text(rows)}, over steps{' and over seconds' if len(clocks) > 1 else ''}."
+    if len(clocks) > 1 and any(arm.pilot_seconds > 0 for arm in arms):
+        caption += " Arms that use the pilot start when it ends."
+    if any(row["low"] is not None for row in rows):
+        several = any((row["seeds"] or 0) != 1 for row in rows)
+        over = "seeds, or over queries for an arm with one seed" if several else "queries"
+        caption += f" The band is one standard error over {over}."
     return Figure(
-        "quality_over_time", "Quality over training", f"{caption}.", panels, rows, columns=2 if len(panels) > 1 else 1
+        "quality_over_time", "Quality over training", caption, panels, rows, columns=2 if len(panels) > 1 else 1
     )
+
+
+def _quality_row(arm: ArmRuns, metric: str, at: CurvePoint) -> Row:
+    value, error = at.score.value, at.error
+    ends = (None, None) if value is None or error is None else (value - error, value + error)
+    return {
+        "arm": arm.name,
+        "metric": metric,
+        "step": at.step,
+        "seconds": None if at.seconds is None else round_digits(at.seconds + arm.pilot_seconds),
+        "value": round_digits(value),
+        "se": round_digits(error),
+        "low": round_digits(ends[0]),
+        "high": round_digits(ends[1]),
+        "seeds": at.score.n,
+        "queries": at.queries,
+    }
+
+
+def _queries_text(rows: Sequence[Row]) -> str:
+    """ " (500 queries)", or the range where arms differ; nothing where no number is known."""
+    counts = sorted({int(row["queries"]) for row in rows if row["queries"] is not None})
+    if not counts:
+        return ""
+    least, most = f"{counts[0]:,}", f"{counts[-1]:,}"
+    return f" ({least} queries)" if least == most else f" ({least} to {most} queries)"
 
 
 def _k_reasons(arms: Sequence[ArmRuns]) -> list[str]:
@@ -277,13 +298,16 @@ def _time_panel(arms: Sequence[ArmRuns], metric: str, clock: str, titled: bool) 
         tooltip("seconds", "seconds", ",.4~g"),
         tooltip("value", metric_name(metric), ".4f"),
         tooltip("se", "standard error", ".4f"),
+        tooltip("queries", "queries", ",d"),
     ]
     y = quantitative("value", f"validation {metric_name(metric)}")
     over = "steps" if clock == "step" else "seconds"
+    color = color_by_arm(arms)
+    lines = line_layers(f"{clock}_{'auc' if metric == 'auc' else 'top'}", x, y, color, tooltips)
     return {
         **({"title": f"{metric_name(metric)} over {over}"} if titled else {}),
         "height": HEIGHT,
         "usermeta": longest_label(arms),
         "transform": [where_equal("metric", metric), where_valid(clock)],
-        "layer": line_layers(f"{clock}_{'auc' if metric == 'auc' else 'top'}", x, y, color_by_arm(arms), tooltips),
+        "layer": [error_band(x, y, color), *lines],
     }

@@ -62,15 +62,15 @@ def undertrained_text(
     first = f"The model is hardly trained: {found.why}."
     wanted = f"--steps {_rounded_up(found.steps)}"
     if training is None or steps < 1:
-        return f"{first} About {wanted} would do."
+        return f"{first} Try about {wanted}."
     seconds = (whole or training) + training / steps * (found.steps - steps)
     if budget is not None and seconds > budget:
         wanted = f"--budget {budget_text(seconds)}"
     else:
-        wanted += f", some {format_seconds(seconds)},"
+        wanted += f" (about {format_seconds(seconds)})"
     if found.least:
-        return f"{first} One epoch takes {wanted} here, and most models need several."
-    return f"{first} By its curve so far, {wanted} would do."
+        return f"{first} One epoch needs {wanted} here, and most models need several epochs."
+    return f"{first} Its curve so far suggests {wanted}."
 
 
 def _rounded_up(steps: float) -> int:

@@ -67,6 +67,13 @@ def line_layers(name: str, x: Spec, y: Spec, color: Spec, tooltips: Sequence[Spe
     return [{"mark": mark, "encoding": where | more}, nearest_point_layer(name, where, tooltips)]
 
 
+def error_band(x: Spec, y: Spec, color: Spec) -> Spec:
+    """A band from the field ``low`` to the field ``high`` of each arm, where both are known."""
+    ends = {"y": {**y, "field": "low"}, "y2": {"field": "high"}, "color": color}
+    mark = {"type": "area", "opacity": 0.16}
+    return {"transform": [where_valid("low")], "mark": mark, "encoding": {"x": x, **ends}}
+
+
 def nearest_point_layer(name: str, where: Spec, tooltips: Sequence[Spec]) -> Spec:
     """A layer that shows the point nearest to the pointer, with its tooltip."""
     select = {"type": "point", "on": "pointerover", "nearest": True, "clear": "pointerout"}

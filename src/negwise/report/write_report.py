@@ -14,14 +14,21 @@ from negwise.report.answer import make_answer
 from negwise.report.comparison import compare
 from negwise.report.estimate_figure import auc_curves, effectiveness_curve
 from negwise.report.figure import Figure
-from negwise.report.formatting import metric_name
 from negwise.report.from_job import is_job, job_report_data
 from negwise.report.from_log import log_report_data
 from negwise.report.from_run import is_run, run_report_data
-from negwise.report.page import render_template
+from negwise.report.page import render_template, vega_bundle
 from negwise.report.quality_figures import quality_against_k, recommended_items
 from negwise.report.report_data import ReportData
-from negwise.report.tables import NamedValues, data_rows, decision_rows, results_table, settings_rows
+from negwise.report.tables import (
+    DECISION_COLUMNS,
+    DECISION_NOTE,
+    NamedValues,
+    data_rows,
+    decision_rows,
+    results_table,
+    settings_rows,
+)
 from negwise.report.training_figures import (
     k_over_time,
     loss_and_bound,
@@ -29,6 +36,7 @@ from negwise.report.training_figures import (
     sample_shares,
     throughput,
 )
+from negwise.stages import stage
 
 PAGE = "report.html"
 
@@ -51,15 +59,33 @@ def write_report(
     report = reports[0] if len(reports) == 1 else compare(reports)
     figures = make_figures(report)
     page = _page_path(report, out)
-    folder = page.parent / ("figures" if page.name == PAGE else f"{page.stem}-figures")
     try:
-        for figure in figures:
-            figure.save_all(folder)
-        return write_atomically(page, render_page(report, figures))
+        _save(figures, page)
+        with stage("writing the page"):
+            return write_atomically(page, render_page(report, figures))
     except OSError as error:
         raise InputError(
             f"{page}: cannot be written ({error.strerror or error}). Choose another place with --out PAGE"
         ) from error
+
+
+def draw_figures(folder: Path) -> None:
+    """Save the figures of the job in ``folder``. `write_report` in the same process then has little left to do."""
+    report = read_report_data(folder)
+    page = _page_path(report, None)
+    try:
+        _save(make_figures(report), page)
+        vega_bundle()
+    except OSError as error:
+        raise InputError(f"{page.parent}: the figures cannot be written ({error.strerror or error})") from error
+
+
+def _save(figures: Sequence[Figure], page: Path) -> None:
+    folder = page.parent / ("figures" if page.name == PAGE else f"{page.stem}-figures")
+    with stage("drawing the figures") as progress:
+        for number, figure in enumerate(figures):
+            progress(number / len(figures))
+            figure.save_all(folder)
 
 
 def read_report_data(path: Path, columns: Mapping[str, str | None] | None = None, run: str | None = None) -> ReportData:
@@ -92,11 +118,11 @@ def make_figures(report: ReportData) -> list[Figure]:
         None if estimate is None else auc_curves(estimate),
         None if estimate is None else effectiveness_curve(estimate),
         quality_against_k(report),
+        quality_over_time(report),
         k_over_time(arms),
         None if estimate is None else sample_shares(arms, estimate.label_separation),
         loss_and_bound(arms),
         throughput(arms),
-        quality_over_time(report),
         recommended_items(arms),
     ]
     return [figure for figure in found if figure is not None]
@@ -110,12 +136,13 @@ def render_page(report: ReportData, figures: Sequence[Figure]) -> str:
         answer=make_answer(report),
         results=results_table(report),
         decisions=decision_rows(report),
+        decision_columns=DECISION_COLUMNS,
+        decision_note=DECISION_NOTE,
         figures=figures,
         figures_data=[figure.for_page() for figure in figures],
         data=None if report.data is None else data_rows(report.data),
         settings=_settings_tables(report),
         version=negwise.__version__,
-        metric_name=metric_name,
     )
 
 

@@ -1,16 +1,18 @@
 """What the share of the gain at each K and the time of a step say together: a sentence that a person can act on.
 
 The shares are forecasts and the times are measured. A K is enough where it has nine tenths of the gain of the largest
-K. Negatives are nearly free where the largest K takes up to a tenth more time than that.
+K. Negatives are nearly free where the largest K takes up to a tenth more time than that. Where other K were trained
+for the same time as the model, what was measured comes before what was forecast.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import pairwise
 from typing import NamedTuple
 
-from negwise.records import GainShare
+import numpy as np
+
+from negwise.records import GainShare, QueryDifference
 
 ENOUGH, MOST = 0.9, 0.75
 """Shares of the gain of the largest K: nearly all of it, and most of it."""
@@ -25,103 +27,161 @@ _TENTHS = ("none", "a tenth", *(f"{word} tenths" for word in ("two", "three", "f
 _TENTHS += tuple(f"{word} tenths" for word in ("six", "seven", "eight", "nine"))
 
 
-class Measured(NamedTuple):
-    """A K that was trained: its test score and the standard error of that."""
+class Compared(NamedTuple):
+    """Another K that was trained for the same time, and how far the model is ahead of it, paired by query."""
 
     k: float
-    value: float
-    se: float | None
+    difference: QueryDifference
+
+    @property
+    def better(self) -> bool:
+        """Whether the 95% interval has this K ahead of the model."""
+        return self.difference.high is not None and self.difference.high < 0
+
+    @property
+    def worse(self) -> bool:
+        return self.difference.low is not None and self.difference.low > 0
 
 
-def advice(shares: Sequence[GainShare], metric: str | None = None) -> str:
+class _Advice(NamedTuple):
+    """Which K to ``take``, None where that cannot be told, and the whole ``text``."""
+
+    take: float | None
+    text: str
+
+
+def advice(
+    shares: Sequence[GainShare],
+    metric: str | None = None,
+    *,
+    k: float | None = None,
+    compared: Sequence[Compared] = (),
+) -> str:
     """Which K to take, from the shares of the gain and the seconds of a step; and what is not known.
 
-    ``metric`` is how the metric is called, where that is not its name in the records.
+    ``metric`` is how the metric is called, where that is not its name in the records. ``k`` is the model's own K, and
+    ``compared`` are others that were trained for the same time: a forecast that they contradict gives way.
 
     >>> advice([GainShare(1, "ndcg@10", 0.0, seconds=1.0), GainShare(100, "ndcg@10", 0.9, seconds=1.0),
     ...         GainShare(1000, "ndcg@10", 1.0, seconds=1.01)])
-    'K = 100 has about nine tenths of the gain of K = 1,000 and takes 99% of its time: take K = 1,000.'
+    'K = 100 has about nine tenths of the gain of K = 1,000, and a step takes 99% of the time. Take K = 1,000.'
     """
-    rows = sorted(shares, key=lambda row: row.k)
-    if not rows or rows[-1].k <= 1:
-        return "There is one negative to a positive, so there is no K to choose."
-    timed = [row for row in rows if row.seconds is not None]
-    known = [row for row in rows if row.share is not None]
-    if len(known) < 2:
-        return _by_cost_alone(timed, metric or rows[-1].metric)
-    priced = [row for row in known if row.seconds is not None]
-    if len(priced) < 2:
-        top = known[-1]
-        enough = _first(known, ENOUGH)
-        return (
-            f"K = {_number(enough.k)} has {_part(enough, top)} of the gain of K = {_number(top.k)}. The time of "
-            "a step at each K was not measured, so take the largest K that costs you nothing."
-        )
-    if _times(priced[-1], priced[0]) <= FREE and _first(known, ENOUGH).k > priced[-1].k:
-        return _free_as_far_as_timed(priced[-1], _first(known, ENOUGH), known[-1])
-    return _by_share_and_cost(priced, known[-1])
+    found = _by_forecast(sorted(shares, key=lambda row: row.k), metric, k)
+    measured = None if k is None else _by_measurement(found.take, shares, k, compared)
+    return measured or found.text
 
 
-def contradiction(shares: Sequence[GainShare], measured: Sequence[Measured]) -> str | None:
-    """Where K that were trained are the other way round than forecast, beyond twice their error; else None."""
-    forecast = {row.k: row.share for row in shares if row.share is not None}
-    found = sorted((one for one in measured if one.k in forecast and one.se is not None), key=lambda one: one.k)
-    for less, more in pairwise(found):
-        assert less.se is not None and more.se is not None
-        ahead, error = less.value - more.value, (less.se**2 + more.se**2) ** 0.5
-        if ahead > 2 * error and (forecast[more.k] or 0.0) - (forecast[less.k] or 0.0) > UNCERTAIN:
+def contradiction(shares: Sequence[GainShare], k: float, compared: Sequence[Compared]) -> str | None:
+    """Where a smaller K is clearly ahead of a larger one that the forecast has above it; else None.
+
+    ``k`` is the model's. Shares of K between ``shares`` are read off a line in log K.
+    """
+    for one in compared:
+        less, more = sorted((k, one.k))
+        smaller_is_ahead = one.better if one.k < k else one.worse
+        low, high = _share_at(shares, less), _share_at(shares, more)
+        if smaller_is_ahead and low is not None and high is not None and high - low > UNCERTAIN:
             return (
-                f"The forecast has K = {_number(more.k)} above K = {_number(less.k)}. Measured on test, "
-                f"K = {_number(less.k)} is ahead by {ahead:.4f}. The measurement counts."
+                f"The forecast has K = {_number(more)} above K = {_number(less)}. Measured on this data, "
+                f"K = {_number(less)} is ahead by {abs(one.difference.mean):.4f} ({_interval(one.difference)}). "
+                "The measurement counts."
             )
     return None
 
 
-def _by_share_and_cost(rows: Sequence[GainShare], last: GainShare) -> str:
+def _by_measurement(
+    take: float | None, shares: Sequence[GainShare], k: float, compared: Sequence[Compared]
+) -> str | None:
+    """What the K that were trained say; None where they leave the forecast as it is. ``take``: what that says."""
+    better = min((one for one in compared if one.better), key=lambda one: one.difference.mean, default=None)
+    own = f"the model's K = {_number(k)}"
+    if better is not None:
+        return (
+            f"K = {_number(better.k)} was trained here for the same time and is better than {own}. "
+            f"Take K = {_number(better.k)}."
+        )
+    same = None if take is None else next((one for one in compared if _alike(one.k, take)), None)
+    if same is not None and not _alike(same.k, k):
+        how = "is worse than" if same.worse else "is level with"
+        return f"K = {_number(same.k)} was trained here for the same time and {how} {own}. Keep K = {_number(k)}."
+    if compared and (take is None or contradiction(shares, k, compared) is not None):
+        others = _listed([_number(one.k) for one in compared])
+        verb = "was" if len(compared) == 1 else "were"
+        return f"K = {others} {verb} trained here for the same time, and none is better than {own}. Keep it."
+    return None
+
+
+def _by_forecast(rows: Sequence[GainShare], metric: str | None, own: float | None) -> _Advice:
+    """``rows`` in the order of their K; ``own`` is the K of the model."""
+    if not rows or rows[-1].k <= 1:
+        return _Advice(None, "A positive has one negative, so there is no K to choose.")
+    known = [row for row in rows if row.share is not None]
+    if len(known) < 2:
+        return _by_cost_alone([row for row in rows if row.seconds is not None], metric or rows[-1].metric, own)
+    priced = [row for row in known if row.seconds is not None]
+    enough = _first(known, ENOUGH)
+    if len(priced) < 2:
+        return _Advice(
+            None,
+            f"K = {_number(enough.k)} has {_part(enough, known[-1])} of the gain of K = {_number(known[-1].k)}. The "
+            "time of a step at each K was not measured. Take the largest K that does not slow your steps down.",
+        )
+    if _times(priced[-1], priced[0]) <= FREE and enough.k > priced[-1].k:
+        return _free_as_far_as_timed(priced[-1], enough, known[-1])
+    return _by_share_and_cost(priced, known[-1])
+
+
+def _by_share_and_cost(rows: Sequence[GainShare], last: GainShare) -> _Advice:
     """``rows`` have shares and times; ``last`` is the largest K with a share, which may not have been timed."""
     top, enough = rows[-1], _first(rows, ENOUGH)
     if _times(top, rows[0]) <= FREE and enough is top and last is not top:
-        return (
-            f"Negatives are nearly free up to K = {_number(top.k)}, which has {_part(top, last)} of the gain of "
-            f"K = {_number(last.k)}: take K = {_number(top.k)}."
-        )
+        free = f"Negatives are nearly free up to K = {_number(top.k)}"
+        return _take(top, f"{free}, which has {_part(top, last)} of the gain of K = {_number(last.k)}.")
+    up_to = "the largest K" if top is last else "the largest K whose step was timed"
     if _times(top, rows[0]) <= FREE and enough is top:
-        return f"Negatives are nearly free here, and the gain grows to the end: take K = {_number(top.k)}."
+        return _take(top, f"Negatives are nearly free here, and the gain grows up to {up_to}.")
     if _times(top, enough) <= FREE and enough is not top:
-        return (
-            f"K = {_number(enough.k)} has {_part(enough, top)} of the gain of K = {_number(top.k)} and takes "
-            f"{_percent(enough, top)} of its time: take K = {_number(top.k)}."
-        )
+        return _take(top, _gain_and_time(enough, top))
     most = _first(rows, MOST)
     best = most if _times(enough, most) > DEAR else enough
     if best is top:
-        return f"Each negative costs time, and the gain grows to the end: take K = {_number(top.k)}."
-    return (
-        f"Each negative costs time. K = {_number(best.k)} has {_part(best, top)} of the gain of "
-        f"K = {_number(top.k)} and takes {_percent(best, top)} of its time: take K = {_number(best.k)}."
+        return _take(top, f"Each negative costs time, and the gain grows up to {up_to}.")
+    return _take(best, f"Each negative costs time. {_gain_and_time(best, top)}")
+
+
+def _free_as_far_as_timed(timed: GainShare, enough: GainShare, top: GainShare) -> _Advice:
+    return _Advice(
+        enough.k,
+        f"Negatives are nearly free up to K = {_number(timed.k)}, the largest K whose step was timed here. "
+        f"K = {_number(enough.k)} has {_part(enough, top)} of the gain of K = {_number(top.k)}. "
+        f"Take K = {_number(enough.k)} if a step with it is about as fast.",
     )
 
 
-def _free_as_far_as_timed(timed: GainShare, enough: GainShare, top: GainShare) -> str:
-    found = (
-        f"Negatives are nearly free up to K = {_number(timed.k)}, the largest K here whose step was timed. "
-        f"K = {_number(enough.k)} has {_part(enough, top)} of the gain of K = {_number(top.k)}"
-    )
-    return f"{found}: take K = {_number(enough.k)} if a step with it is about as fast."
-
-
-def _by_cost_alone(timed: Sequence[GainShare], metric: str) -> str:
+def _by_cost_alone(timed: Sequence[GainShare], metric: str, own: float | None) -> _Advice:
     """Where no share is known."""
     unknown = f"How much of the gain each K brings is not known for {metric} here."
     if len(timed) < 2:
-        return f"{unknown} The time of a step at each K was not measured either."
+        return _Advice(None, f"{unknown} The time of a step at each K was not measured either.")
     first, last = timed[0], timed[-1]
     times = _times(last, first)
     cost = f"A step with K = {_number(last.k)} takes {times:.2f} times as long as one with K = {_number(first.k)}"
     if times <= FREE:
-        return f"{unknown} {cost}, so more negatives cost nearly nothing: leave K to the metric, the default."
-    tried = ",".join(f"{row.k:g}" for row in timed[:4])
-    return f"{unknown} {cost}. To measure the gain, run negwise sweep --k {tried} on the same data."
+        return _Advice(None, f"{unknown} {cost}, so negatives are nearly free. Leave K to the metric, the default.")
+    tried = ",".join(f"{row.k:g}" for row in timed[:4] if own is None or not _alike(row.k, own))
+    return _Advice(
+        None, f"{unknown} {cost}. To measure the gain, run the job again with --compare {tried} and another --out."
+    )
+
+
+def _take(row: GainShare, why: str) -> _Advice:
+    return _Advice(row.k, f"{why} Take K = {_number(row.k)}.")
+
+
+def _gain_and_time(row: GainShare, top: GainShare) -> str:
+    about = "about " if row.interpolated or top.interpolated else ""
+    share = f"K = {_number(row.k)} has {_part(row, top)} of the gain of K = {_number(top.k)}"
+    return f"{share}, and a step takes {about}{100 * min(_times(row, top), 1.0):.0f}% of the time."
 
 
 def _first(rows: Sequence[GainShare], part: float) -> GainShare:
@@ -133,8 +193,16 @@ def _times(row: GainShare, other: GainShare) -> float:
     return (row.seconds or 0.0) / max(other.seconds or 0.0, 1e-12)
 
 
-def _percent(row: GainShare, top: GainShare) -> str:
-    return f"{100 * min(_times(row, top), 1.0):.0f}%"
+def _share_at(shares: Sequence[GainShare], k: float) -> float | None:
+    known = sorted((row.k, row.share) for row in shares if row.share is not None)
+    if not known or not known[0][0] <= k <= known[-1][0]:
+        return None
+    return float(np.interp(np.log(k), np.log([at for at, _ in known]), [share for _, share in known]))
+
+
+def _alike(k: float, other: float) -> bool:
+    """Whether two K are the same but for rounding, as 374 and 374.3 are."""
+    return abs(k - other) <= 0.01 * max(k, other)
 
 
 def _part(row: GainShare, top: GainShare) -> str:
@@ -144,6 +212,16 @@ def _part(row: GainShare, top: GainShare) -> str:
     if tenths == 10:
         return "all" if part > 0.995 else "nearly all"
     return f"about {_TENTHS[tenths]}"
+
+
+def _interval(gap: QueryDifference) -> str:
+    """Of the size of the difference, whichever side is ahead."""
+    low, high = sorted((abs(gap.low or 0.0), abs(gap.high or 0.0)))
+    return f"95% interval {low:.4f} to {high:.4f}, {gap.queries:,} queries"
+
+
+def _listed(names: Sequence[str]) -> str:
+    return " and ".join(filter(None, (", ".join(names[:-1]), names[-1])))
 
 
 def _number(k: float) -> str:

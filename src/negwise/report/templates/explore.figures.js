@@ -11,13 +11,18 @@ const shareText = (share) => `${(100 * share).toFixed(1)}%`;
 const told = ({ verdict }) => verdict === "ok" || verdict === "capped";
 
 function headline({ verdict, kInt, flat }) {
-  if (verdict === "ok") return `Train with K = ${whole(kInt)} negatives; ${flatText(flat)} are as good.`;
+  if (verdict === "ok") return `In theory K = ${whole(kInt)} is best for AUC, and ${flatText(flat)} are as good.`;
   if (verdict === "capped")
-    return `K = ${whole(kInt)} is the best found, but its size is not pinned down; ${flatText(flat)} are as good.`;
+    return `In theory K = ${whole(kInt)} is the best found for AUC, but its size is not pinned down.`;
   if (verdict === "vacuous") return "These curves do not determine K.";
   if (verdict === "incomplete") return "These curves do not determine K: their start is missing.";
   return "These curves contradict each other; no K should be read from them.";
 }
+
+/* What measured runs say beside the theory, whatever the curves determine. */
+const plateauText = (k, candidates, found) =>
+  `${told(found) ? "In measured runs more negatives than that were level or better. " : ""}By a curve fitted on measured ` +
+  `runs, K = ${whole(k)} has nine tenths of the gain in nDCG@10 among ${whole(candidates)} candidates.`;
 
 const K_TICKS = [[1, "1"], [10, "10"], [100, "100"], [1e3, "1k"], [1e4, "10k"], [1e5, "100k"], [1e6, "1M"]];
 const kAxis = () => ({ domain: [1, 1e6], log: true, ticks: K_TICKS, title: "K, negatives per positive (log scale)" });

@@ -141,6 +141,8 @@ function showAnswer() {
   put("flat", told(found) ? flatText(found.flat) : "—", JSON.stringify(found.flat));
   put("margin", vText(found.margin), found.margin);
   put("verdict", found.verdict);
+  const enough = kAtTopShare(rules, state.candidates, 0.9);
+  put("plateau", plateauText(enough, state.candidates, found), enough);
   byId("answer").dataset.verdict = found.verdict;
   const notes = [...found.because, ...reading.notes].map((text) =>
     Object.assign(document.createElement("li"), { textContent: text }));
@@ -243,7 +245,7 @@ function recall() {
   const [next, wrong] = [{ ...START }, []];
   for (const [name, text] of parts) {
     if (name === "curve") Object.assign(next, { mode: "curve", text });
-    else if (!(name in CONTROLS)) wrong.push(`"${name}" is nothing this page knows.`);
+    else if (!(name in CONTROLS)) wrong.push(`"${name}" is not known to this page.`);
     else {
       const said = text === "" ? "expected a number." : CONTROLS[name].check(Number(text));
       if (said) wrong.push(`${name}: got "${text}", ${said}`);

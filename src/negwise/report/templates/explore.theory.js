@@ -136,6 +136,10 @@ function aucShares(mean) {
 const topShare = (rules, candidates, k) =>
   (k - 1) / (k - 1 + rules.top.scale * (candidates / rules.top.area) ** rules.top.power);
 
+/* The smallest whole K with a share of that gain. */
+const kAtTopShare = (rules, candidates, share) =>
+  Math.ceil(1 + (share / (1 - share)) * rules.top.scale * (candidates / rules.top.area) ** rules.top.power);
+
 /* The K at which a falling curve over the table's K is at r; 1 if it is below r there, Infinity beyond the table. */
 function kAtReliability(table, curve, r) {
   const last = curve.length - 1;
