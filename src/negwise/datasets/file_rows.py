@@ -7,10 +7,11 @@ from dataclasses import replace
 from pathlib import Path
 
 from negwise.datasets.arrow_files import table_rows
+from negwise.datasets.data_names import shown
 from negwise.datasets.delimited import Cut, csv_rows, cut_lines
 from negwise.datasets.formats import DetectedFormat
 from negwise.datasets.json_lines import json_rows
-from negwise.datasets.positives import Condition
+from negwise.datasets.positives import VALUE, Condition
 from negwise.datasets.row_blocks import RowBlock
 from negwise.datasets.table_columns import choose_columns, matching_names
 from negwise.errors import InputError
@@ -18,8 +19,6 @@ from negwise.stages import Progress
 
 DAT = Cut("::", 4, "expected user::item::rating::time with whole numbers", whole_numbers=True)
 SPACES = Cut(None, 2, "expected user item with whole numbers", whole_numbers=True)
-VALUE = "value"
-"""The role of the column that decides which rows are positives."""
 
 
 def choose_roles(
@@ -29,7 +28,7 @@ def choose_roles(
     file, names = detected.files[0], detected.names
     if detected.form in ("dat", "spaces"):
         if columns:
-            raise InputError(f"{file}: has no header, so columns={dict(columns)!r} names nothing. Leave it out.")
+            raise InputError(f"{shown(file)}: has no header, so columns={dict(columns)!r} names nothing. Leave it out.")
         chosen = {name: name for name in names if name != "rating"}
     elif detected.kind == "movielens":
         chosen = choose_columns(file, "interactions", names, {"time": names[3]} | dict(columns))
@@ -37,11 +36,13 @@ def choose_roles(
         chosen = choose_columns(file, detected.kind, names, columns)
     if positive is not None:
         if detected.kind == "pairs":
-            raise InputError(f"{file}: positive={positive}, but text pairs have no ratings. Leave it out.")
+            raise InputError(f"{shown(file)}: positive={positive}, but text pairs have no ratings. Leave it out.")
         chosen.pop("label", None)
         chosen[VALUE] = _column_of(positive, file, names)
     if "impression" in chosen and "label" not in chosen and positive is None:
-        raise InputError(f"{file}: impressions need a label column (1 clicked, 0 shown and not clicked). Add one.")
+        raise InputError(
+            f"{shown(file)}: impressions need a label column (1 clicked, 0 shown and not clicked). Add one."
+        )
     return chosen
 
 
@@ -77,6 +78,6 @@ def _column_of(positive: Condition, file: Path, names: tuple[str, ...]) -> str:
     wanted = "".join(letter for letter in positive.column.lower() if letter.isalnum())
     found = [positive.column] if positive.column in names else matching_names(names, {wanted})
     if len(found) != 1:
-        raise InputError(f"{file}: positive={positive}, but there is no column {positive.column!r}. "
+        raise InputError(f"{shown(file)}: positive={positive}, but there is no column {positive.column!r}. "
                          f"Columns: {', '.join(names)}.")  # fmt: skip
     return found[0]

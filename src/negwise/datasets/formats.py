@@ -23,6 +23,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from negwise.datasets.arrow_files import column_names, form_of
+from negwise.datasets.data_names import shown
 from negwise.datasets.file_layouts import find_files
 from negwise.datasets.line_blocks import first_bytes, head_lines
 from negwise.datasets.table_columns import kind_of_columns
@@ -152,7 +153,7 @@ def _kind(path: Path, names: tuple[str, ...], columns: Mapping[str, str]) -> str
     kind = kind_of_columns(names, columns)
     if kind is None:
         raise InputError(
-            f"{path}: columns {quote(', '.join(names), 200)} are neither interactions (user, item, time, impression, "
+            f"{shown(path)}: columns {quote(', '.join(names), 200)} are neither interactions (user, item, time, impression, "
             "label) nor text pairs (left, right, negatives; or query, pos, neg). "
             "Use such names in the header, or map them: --column user=NAME --column item=NAME, or "
             "--column left=NAME --column right=NAME."

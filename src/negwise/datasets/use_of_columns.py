@@ -8,11 +8,11 @@ from pathlib import Path
 
 import numpy as np
 
-from negwise.datasets.file_rows import VALUE, read_blocks
+from negwise.datasets.file_rows import read_blocks
 from negwise.datasets.formats import DetectedFormat
-from negwise.datasets.positives import Condition, numbers_of
+from negwise.datasets.positives import VALUE, Condition, numbers_of
 from negwise.datasets.table_cache import open_tables
-from negwise.datasets.table_columns import INTERACTIONS, RATINGS, matching_names
+from negwise.datasets.table_columns import INTERACTIONS, RATINGS, SECOND_CHOICE, matching_names
 from negwise.errors import require
 from negwise.words import is_unbroken
 
@@ -52,6 +52,9 @@ def describe_columns(
 def _unused(name: str, chosen: Mapping[str, str], kind: str) -> str:
     if kind == "pairs":
         return "ignored: no role has this name"
+    for role, names in SECOND_CHOICE.items():
+        if matching_names([name], names):
+            return f"ignored: {chosen[role]} is the {role}. To take this column, type --column {role}={name}"
     if matching_names([name], INTERACTIONS["label"]):
         return "ignored: --positive makes the labels"
     if "time" not in chosen and any(word in name.lower() for word in ("time", "date", "day", "when")):
