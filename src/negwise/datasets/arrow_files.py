@@ -95,8 +95,8 @@ def _check_sizes(file: Path, chosen: Mapping[str, str], sizes: Mapping[str, Size
     if texts > max(MAX_TEXTS, MAX_GROWTH * on_disk):
         raise InputError(
             f"{shown(file)}, from row {done + 1}: the texts take {texts:,} bytes as rows, and the file has "
-            f"{on_disk:,}; expected {MAX_GROWTH:,} times as much or less. A few long texts stand in very many rows: is this the "
-            "right file? If so, leave out repeated rows."
+            f"{on_disk:,}; expected {MAX_GROWTH:,} times as much or less. A few long texts stand in very many "
+            "rows: is this the right file? If so, leave out repeated rows."
         )
 
 

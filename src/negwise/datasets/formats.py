@@ -153,8 +153,8 @@ def _kind(path: Path, names: tuple[str, ...], columns: Mapping[str, str]) -> str
     kind = kind_of_columns(names, columns)
     if kind is None:
         raise InputError(
-            f"{shown(path)}: columns {quote(', '.join(names), 200)} are neither interactions (user, item, time, impression, "
-            "label) nor text pairs (left, right, negatives; or query, pos, neg). "
+            f"{shown(path)}: columns {quote(', '.join(names), 200)} are neither interactions (user, item, time, "
+            "impression, label) nor text pairs (left, right, negatives; or query, pos, neg). "
             "Use such names in the header, or map them: --column user=NAME --column item=NAME, or "
             "--column left=NAME --column right=NAME."
         )

@@ -103,8 +103,8 @@ class _Days:
     def refuse(self) -> None:
         if self._open and self._last is not None and self._file is not None:
             raise InputError(
-                f"{shown(self._file)}: every time looks like a day (the last: {self._last}); as seconds since 1970 all would "
-                f"be in 1970. Write days as {date.fromisoformat(str(self._last)).isoformat()}."
+                f"{shown(self._file)}: every time looks like a day (the last: {self._last}); as seconds since 1970 "
+                f"all would be in 1970. Write days as {date.fromisoformat(str(self._last)).isoformat()}."
             )
 
 
