@@ -41,9 +41,7 @@ def describe_columns(
             Remark(f"column {name}", _unused(name, chosen, detected.kind)) for name in unused if name not in ratings
         ]
     if positive is not None:
-        remarks.append(
-            Remark(f"column {chosen[VALUE]}", f"rows with {positive} are positives, all others have the label 0")
-        )
+        remarks.append(Remark(f"column {chosen[VALUE]}", _of_condition(positive, folder)))
     if detected.kind in ("pairs", "mind"):
         return remarks + _of_texts(folder)
     return remarks + _of_ids(folder)
@@ -54,7 +52,9 @@ def _unused(name: str, chosen: Mapping[str, str], kind: str) -> str:
         return "ignored: no role has this name"
     for role, names in SECOND_CHOICE.items():
         if matching_names([name], names):
-            return f"ignored: {chosen[role]} is the {role}. To take this column, type --column {role}={name}"
+            return (
+                f"ignored: the {role} is in the column {chosen[role]}. To take this column, type --column {role}={name}"
+            )
     if matching_names([name], INTERACTIONS["label"]):
         return "ignored: --positive makes the labels"
     if "time" not in chosen and any(word in name.lower() for word in ("time", "date", "day", "when")):
@@ -75,6 +75,14 @@ def _of_ratings(detected: DetectedFormat, name: str, chosen: Mapping[str, str]) 
         f"ratings from {low:g} to {high:g} that are not used: every row is a positive. "
         f'To count only high ones, type --positive "{name}>={middle:g}"'
     )
+
+
+def _of_condition(positive: Condition, folder: Path) -> str:
+    labels = open_tables(folder)["interactions"]["label"].to_numpy()
+    count = int(labels.sum(dtype=np.int64))
+    if count == len(labels):
+        return f"every row has {positive}: all are positives, as without it. No row has the label 0"
+    return f"{count:,} of {len(labels):,} rows have {positive} and are positives, all others have the label 0"
 
 
 def _of_ids(folder: Path) -> list[Remark]:
