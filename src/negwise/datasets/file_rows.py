@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
+
+import numpy as np
 
 from negwise.datasets.arrow_files import table_rows
 from negwise.datasets.data_names import shown
@@ -14,7 +17,7 @@ from negwise.datasets.json_lines import json_rows
 from negwise.datasets.positives import VALUE, Condition
 from negwise.datasets.row_blocks import RowBlock
 from negwise.datasets.table_columns import choose_columns, matching_names
-from negwise.errors import InputError
+from negwise.errors import InputError, require
 from negwise.stages import Progress
 
 DAT = Cut("::", 4, "expected user::item::rating::time with whole numbers", whole_numbers=True)
@@ -52,18 +55,44 @@ def read_blocks(
     """The rows of all files; ``chosen`` says which column has which role."""
     sizes = [file.stat().st_size for file in detected.files]
     for at, file in enumerate(detected.files):
-        for block in _rows_of_file(detected, file, detected.headers[at], chosen):
+        outside = _from_folders(detected, at, chosen)
+        own = {role: name for role, name in chosen.items() if role not in outside}
+        for block in _rows_of_file(detected, file, detected.headers[at], own, outside):
             done = (sum(sizes[:at]) + block.share * sizes[at]) / max(sum(sizes), 1)
             if progress is not None:
                 progress(done)
-            yield replace(block, share=done)
+            repeated = {role: _repeated(value, len(block)) for role, value in outside.items()}
+            yield replace(block, columns={**block.columns, **repeated}, share=done)
+
+
+def _from_folders(detected: DetectedFormat, at: int, chosen: Mapping[str, str]) -> dict[str, str | None]:
+    """Role -> its value in every row of file number ``at``, from the names of its folders."""
+    if not detected.partitions:
+        return {}
+    values, header = detected.partitions[at], detected.headers[at]
+    found = {role: values[name] for role, name in chosen.items() if name in values and name not in header}
+    if len(found) == len(chosen):
+        raise InputError(f"{detected.files[at]}: {', '.join(found)} are in the names of folders, and nothing in the "
+                         "file. Expected a user or an item in each row.")  # fmt: skip
+    return found
+
+
+def _repeated(value: str | None, rows: int) -> Any:
+    arrow = require("pyarrow", extra="train")
+    if value is None:
+        return arrow.nulls(rows, arrow.string())
+    return arrow.DictionaryArray.from_arrays(arrow.array(np.zeros(rows, np.int32)), arrow.array([value]))
 
 
 def _rows_of_file(
-    detected: DetectedFormat, file: Path, names: tuple[str, ...], chosen: Mapping[str, str]
+    detected: DetectedFormat,
+    file: Path,
+    names: tuple[str, ...],
+    chosen: Mapping[str, str],
+    elsewhere: Collection[str],
 ) -> Iterator[RowBlock]:
     if detected.form == "jsonl":
-        return json_rows(file, detected.kind, chosen)
+        return json_rows(file, detected.kind, chosen, elsewhere)
     if detected.form not in ("csv", "dat", "spaces"):
         return table_rows(file, detected.form, chosen)
     places = {role: names.index(name) for role, name in chosen.items()}

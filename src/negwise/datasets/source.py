@@ -105,6 +105,8 @@ def read(
 
     files = [shown(file) for file in detected.files]
     options: list[Any] = [sorted(roles.items()), detected.parts, *([] if condition is None else [str(condition)])]
+    if detected.partitions:  # the files do not have them
+        options.append([sorted(values.items()) for values in detected.partitions])
     with stage(f"looking whether {name} was read before"):
         key = content_key(f"{detected.kind}/{detected.form}", detected.files, options, cache_path)
     folder, facts = get_or_build(f"{key}-{LAYOUT}", cache_path, build)

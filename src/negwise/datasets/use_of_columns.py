@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,6 +16,7 @@ from negwise.datasets.table_columns import INTERACTIONS, RATINGS, SECOND_CHOICE,
 from negwise.errors import require
 from negwise.words import is_unbroken
 
+FILES_SHOWN = 5
 MISSING_VALUES = ("nan", "none", "null", "na", "n/a", "<na>")
 """Ids that are texts as any other, and are likely to be what a program wrote for nothing."""
 
@@ -32,7 +33,7 @@ def describe_columns(
     detected: DetectedFormat, chosen: Mapping[str, str], positive: Condition | None, folder: Path
 ) -> list[Remark]:
     """Remarks on columns that have no role, on ratings, ids, texts and files. ``folder`` has the tables."""
-    remarks = [Remark(f"file {name}", f"not read: {why}") for name, why in detected.ignored]
+    remarks = _of_files(detected.ignored)
     if detected.kind != "mind":
         unused = [name for name in detected.names if name not in chosen.values()]
         ratings = [] if positive is not None or "label" in chosen else matching_names(unused, RATINGS)
@@ -45,6 +46,19 @@ def describe_columns(
     if detected.kind in ("pairs", "mind"):
         return remarks + _of_texts(folder)
     return remarks + _of_ids(folder)
+
+
+def _of_files(ignored: Sequence[tuple[str, str]]) -> list[Remark]:
+    """Files that were not read, those together that have the same reason."""
+    names: dict[str, list[str]] = {}
+    for name, why in ignored:
+        names.setdefault(why, []).append(name)
+    return [Remark(_listed(those), f"not read: {why}") for why, those in names.items()]
+
+
+def _listed(names: list[str]) -> str:
+    more = f" and {len(names) - FILES_SHOWN:,} more" if len(names) > FILES_SHOWN else ""
+    return f"file{'s' if len(names) > 1 else ''} {', '.join(names[:FILES_SHOWN])}{more}"
 
 
 def _unused(name: str, chosen: Mapping[str, str], kind: str) -> str:
