@@ -9,7 +9,6 @@ from data_files import ratings
 
 from negwise.datasets import inspect, prepare, read
 from negwise.datasets.positives import Condition, parse_condition
-from negwise.datasets.reading_progress import told
 from negwise.errors import InputError
 
 
@@ -177,15 +176,27 @@ def test_given_negatives_are_told_of(tmp_path):
     assert report.counts["given_negatives"] == 18 and "bring negatives of their own" in report.negatives.source
 
 
-def test_progress_has_an_eta(tmp_path):
+@pytest.mark.parametrize("timed", [True, False])
+@pytest.mark.parametrize("split", ["last", "user"])
+def test_splitting_sequences_says_how_far_it_is(timed, split, tmp_path, monkeypatch):
+    from negwise.datasets import sequences
+
+    rows = ratings(n_users=60, n_items=90, most=40)
+    names = ["user", "item", "time"] if timed else ["user", "item"]
+    path = csv_of(tmp_path / "log.csv", names, [(user, item, time)[: len(names)] for user, item, _, time in rows])
+    source = read(path, cache=tmp_path / "cache")
+    whole, shares = prepare(source, split=split), []
+    monkeypatch.setattr(sequences, "BLOCK", 100)
+    task = prepare(source, split=split, progress=shares.append)
+    assert len(shares) > 20 and shares == sorted(shares) and 0 < shares[0] < 0.3 and 0.9 < shares[-1] <= 1
+    for lists in ("train_exclusions", "eval_exclusions", "histories"):  # a block at a time or all at once
+        found, expected = getattr(task, lists), getattr(whole, lists)
+        assert (found.offsets == expected.offsets).all() and (found.ids == expected.ids).all()
+
+
+def test_reading_says_how_far_it_is(tmp_path):
     from negwise.datasets import line_blocks
 
-    now, said = [0.0], []
-    progress = told(said.append, "log.csv", clock=lambda: now[0])
-    for share in (0.1, 0.2, 0.5, 0.75, 1.0):
-        now[0] += 1.5
-        progress(share)
-    assert said == ["reading log.csv: 20%, 12 s left", "reading log.csv: 75%, 2 s left"]
     path = csv_of(tmp_path / "log.csv", ["user", "item"], [(n, n) for n in range(2000)])
     shares = []
     line_blocks.BLOCK_BYTES, before = 1000, line_blocks.BLOCK_BYTES

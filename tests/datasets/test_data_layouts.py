@@ -159,7 +159,7 @@ def test_the_names_of_folders_are_columns(form, tmp_path):
     assert [row[:2] for row in found(chosen)] == [(country, item) for _, item, _, country in rows]
     positive = read(tmp_path / "log", positive="country=de", cache=tmp_path / "cache")
     assert positive.tables["interactions"]["label"].to_pylist() == [int(row[3] == "de") for row in rows]
-    (tmp_path / "log" / "date=2020-01-01").rename(tmp_path / "log" / "date=2020-01-05")
+    (tmp_path / "log" / "date=2020-01-02").rename(tmp_path / "log" / "date=2020-01-05")
     assert (
         found(read(tmp_path / "log", cache=tmp_path / "cache"))[-1][2] == first + 4 * 86_400_000
     )  # not from the cache
