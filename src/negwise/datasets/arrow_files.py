@@ -15,7 +15,7 @@ from typing import Any, BinaryIO
 import numpy as np
 
 from negwise.datasets import line_blocks
-from negwise.datasets.cell_sizes import Sizes, parts, text_bytes
+from negwise.datasets.cell_sizes import Sizes, may_have_text, parts, text_bytes
 from negwise.datasets.data_names import shown
 from negwise.datasets.delimited import IDS
 from negwise.datasets.ipc_batches import MAGIC_BYTES, unpacked_sizes
@@ -59,11 +59,11 @@ def table_rows(file: Path, form: str, chosen: Mapping[str, str]) -> Iterator[Row
                 for at in range(0, whole.num_rows, BATCH_ROWS):
                     batch = whole.slice(at, BATCH_ROWS)
                     columns = {role: batch.column(name) for role, name in chosen.items()}
-                    sizes = {role: text_bytes(column) for role, column in columns.items()}
+                    sizes = {role: text_bytes(column) for role, column in columns.items() if may_have_text(column)}
                     texts += sum(int(size.sum()) for role, size in sizes.items() if role not in IDS)
                     _check_sizes(file, chosen, sizes, done, texts)
                     copied = [size for role, size in sizes.items() if not _stays_encoded(arrow, role, columns[role])]
-                    for rows in parts(np.sum([np.zeros(len(batch), np.int64), *copied], 0), BLOCK_BYTES, BATCH_ROWS):
+                    for rows in parts(np.sum(copied, 0), BLOCK_BYTES) if copied else [slice(0, len(batch))]:
                         cells = {role: plain(arrow, column[rows]) for role, column in columns.items()}
                         numbers = np.arange(done + rows.start + 1, done + rows.stop + 1)
                         yield RowBlock(file, cells, numbers, share=share, unit="row")

@@ -48,13 +48,18 @@ def text_bytes(column: Any) -> Sizes:
     return np.zeros(len(column), np.int64)
 
 
-def parts(sizes: Sizes, most_bytes: int, most_rows: int) -> list[slice]:
-    """Rows side by side that have at most ``most_bytes`` and ``most_rows`` together, or are a single row."""
+def may_have_text(column: Any) -> bool:
+    """Whether `text_bytes` of ``column`` can be more than 0."""
+    types, kind = require("pyarrow", extra="train").types, column.type
+    return not (types.is_primitive(kind) or types.is_null(kind) or types.is_decimal(kind))
+
+
+def parts(sizes: Sizes, most_bytes: int) -> list[slice]:
+    """Rows side by side that have at most ``most_bytes`` together, or are a single row."""
     until, found, at = _until(sizes), [], 0
     while at < len(sizes):
-        end = int(np.searchsorted(until, until[at] + most_bytes, side="right")) - 1
-        end = min(max(end, at + 1), at + most_rows)
-        found.append(slice(at, min(end, len(sizes))))
+        end = max(int(np.searchsorted(until, until[at] + most_bytes, side="right")) - 1, at + 1)
+        found.append(slice(at, end))
         at = end
     return found
 

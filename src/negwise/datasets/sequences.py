@@ -72,11 +72,12 @@ def sequences_from_rows(
         users, items, times = users[liked], items[liked], None if times is None else times[liked]
     offsets = offsets_of(np.bincount(users, minlength=n_users))
     order = np.argsort(users, kind="stable")
-    for first, last in [] if times is None else blocks_of_rows(offsets, BLOCK):
-        rows = order[offsets[first] : offsets[last]]
-        rows[:] = rows[np.lexsort((times[rows], users[rows]))]
-        if progress is not None:
-            progress(last / n_users)
+    if times is not None:
+        for first, last in blocks_of_rows(offsets, BLOCK):
+            rows = order[offsets[first] : offsets[last]]
+            rows[:] = rows[np.lexsort((times[rows], users[rows]))]
+            if progress is not None:
+                progress(last / n_users)
     return Sequences(items[order], offsets, None if times is None else times[order], n_items, disliked)
 
 
