@@ -92,7 +92,7 @@ def test_only_the_first_process_speaks(capsys: pytest.CaptureFixture[str], monke
         assert ("reading: 0 s so far" in capsys.readouterr().err) is expected
 
 
-@pytest.mark.parametrize("verb", ["train", "run", "sweep"])
+@pytest.mark.parametrize("verb", ["data", "train", "run", "sweep"])
 def test_reading_splitting_and_numbering_words_are_told_of(
     verb: str, tmp_path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -110,7 +110,9 @@ def test_reading_splitting_and_numbering_words_are_told_of(
     rows = [{"left": f"a{i} a{i % 7}", "right": f"b{i} b{i % 7} b{i % 11}"} for i in range(60)]
     file.write_text("".join(json.dumps(row) + "\n" for row in rows))
     small = {"model": "siamese-cnn", "steps": 2, "batch_size": 8, "device": "cpu", "out": str(tmp_path / "out")}
-    if verb == "train":
+    if verb == "data":
+        nw.data(str(file))
+    elif verb == "train":
         nw.train(str(file), k=2, **small)
     elif verb == "run":
         nw.run(str(file), k="2", race=False, **small)
@@ -121,7 +123,7 @@ def test_reading_splitting_and_numbering_words_are_told_of(
         expected.add(f"describing {file}")
     if verb == "run":
         expected.add("timing steps")
-    if verb != "sweep":  # its runs are in processes of their own, whose lines the job shows
+    if verb in ("train", "run"):  # of a sweep, its runs are in processes of their own, whose lines the job shows
         expected |= {f"splitting {file}", "numbering the words", "making the model", "making queries and negatives"}
     assert expected <= set(seen) and all(seen.values()), seen
     capsys.readouterr()

@@ -60,7 +60,8 @@ def data(data: Data, **options: Any) -> DataReport:
     from negwise.datasets import inspect as inspect_data
 
     request = make_request(DataRequest, data, options)
-    return inspect_data(request.data, columns=request.columns, positive=request.positive, skip_bad=request.skip_bad)
+    with signs_of_life():
+        return inspect_data(request.data, columns=request.columns, positive=request.positive, skip_bad=request.skip_bad)
 
 
 @_with_options_of(TrainRequest)

@@ -2,12 +2,13 @@
 
 import json
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from data_files import ratings
 
 from negwise.datasets import inspect, prepare, read
 from negwise.datasets.positives import Condition, parse_condition
-from negwise.datasets.reading_progress import told
 from negwise.errors import InputError
 
 
@@ -81,6 +82,55 @@ def test_what_is_no_condition(text):
         parse_condition(text)
 
 
+TRUTHS = [True, False, True, True]
+
+
+@pytest.mark.parametrize("cells", [TRUTHS, ["True", "FALSE", "true", "TRUE"], ["true", "false", "true", "true"]])
+@pytest.mark.parametrize(("typed", "expected"), [("=true", TRUTHS), ("=False", [not one for one in TRUTHS]),
+                                                 ("!=TRUE", [not one for one in TRUTHS])])  # fmt: skip
+@pytest.mark.parametrize("form", ["parquet", "csv", "rows"])
+def test_truth_values_in_a_condition(cells, typed, expected, form, tmp_path):
+    rows = [{"user": f"u{n}", "item": n, "bought": cell} for n, cell in enumerate(cells)]
+    data = rows
+    if form == "csv":
+        data = csv_of(tmp_path / "log.csv", list(rows[0]), [tuple(row.values()) for row in rows])
+    elif form == "parquet":
+        data = tmp_path / "log.parquet"
+        pq.write_table(pa.Table.from_pylist(rows), data)
+    source = read(data, positive=f"bought{typed}", cache=tmp_path / "cache")
+    assert source.tables["interactions"]["label"].to_pylist() == [int(one) for one in expected]
+
+
+def test_true_and_1_are_two_things_unless_the_column_has_truth_values(tmp_path):
+    rows = [{"user": f"u{n}", "item": n, "bought": n % 2} for n in range(6)]
+    with pytest.raises(InputError, match=r"none of 6 rows has that. bought has '0', '1'. .* as 'bought=0'"):
+        read(rows, positive="bought=true", cache=tmp_path / "cache")
+    truths = [{**row, "bought": bool(row["bought"])} for row in rows]
+    for data in (rows, truths):
+        source = read(data, positive="bought=1", cache=tmp_path / "cache")
+        assert source.tables["interactions"]["label"].to_pylist() == [0, 1, 0, 1, 0, 1]
+
+
+def test_a_condition_that_says_nothing_is_told(tmp_path):
+    rows = [(f"u{n}", n, n % 3 + 1) for n in range(9)]
+    path = csv_of(tmp_path / "log.csv", ["user", "item", "rating"], rows)
+    with pytest.raises(InputError, match=r"log.csv: positive=rating>=4, and none of 9 rows has that. rating has '1'"):
+        read(path, positive="rating>=4", cache=tmp_path / "cache")
+    source = read(path, positive="rating>=1", cache=tmp_path / "cache")
+    assert any("every row has rating>=1: all are positives, as without it" in one.what for one in source.remarks)
+    some = read(path, positive="rating>=2", cache=tmp_path / "cache")
+    assert any("6 of 9 rows have rating>=2 and are positives" in remark.what for remark in some.remarks)
+
+
+def test_a_second_user_column_is_told_how_to_be_taken(tmp_path):
+    path = csv_of(tmp_path / "log.csv", ["user", "session_id", "item"], [("a", 1, 2), ("b", 3, 4)])
+    said = {remark.about: remark.what for remark in read(path, cache=tmp_path / "cache").remarks}
+    assert said["column session_id"] == (
+        "ignored: the user is in the column user. To take this column, type --column user=session_id"
+    )
+    assert read(path, columns={"user": "session_id"}, cache=tmp_path / "cache").columns["user"] == "session_id"
+
+
 def test_conditions_that_do_not_fit_the_data(tmp_path):
     path = csv_of(
         tmp_path / "log.csv", ["user", "item", "rating", "event"], [("a", 1, 5, "buy"), ("b", 2, "x", "view")]
@@ -126,15 +176,27 @@ def test_given_negatives_are_told_of(tmp_path):
     assert report.counts["given_negatives"] == 18 and "bring negatives of their own" in report.negatives.source
 
 
-def test_progress_has_an_eta(tmp_path):
+@pytest.mark.parametrize("timed", [True, False])
+@pytest.mark.parametrize("split", ["last", "user"])
+def test_splitting_sequences_says_how_far_it_is(timed, split, tmp_path, monkeypatch):
+    from negwise.datasets import sequences
+
+    rows = ratings(n_users=60, n_items=90, most=40)
+    names = ["user", "item", "time"] if timed else ["user", "item"]
+    path = csv_of(tmp_path / "log.csv", names, [(user, item, time)[: len(names)] for user, item, _, time in rows])
+    source = read(path, cache=tmp_path / "cache")
+    whole, shares = prepare(source, split=split), []
+    monkeypatch.setattr(sequences, "BLOCK", 100)
+    task = prepare(source, split=split, progress=shares.append)
+    assert len(shares) > 20 and shares == sorted(shares) and 0 < shares[0] < 0.3 and 0.9 < shares[-1] <= 1
+    for lists in ("train_exclusions", "eval_exclusions", "histories"):  # a block at a time or all at once
+        found, expected = getattr(task, lists), getattr(whole, lists)
+        assert (found.offsets == expected.offsets).all() and (found.ids == expected.ids).all()
+
+
+def test_reading_says_how_far_it_is(tmp_path):
     from negwise.datasets import line_blocks
 
-    now, said = [0.0], []
-    progress = told(said.append, "log.csv", clock=lambda: now[0])
-    for share in (0.1, 0.2, 0.5, 0.75, 1.0):
-        now[0] += 1.5
-        progress(share)
-    assert said == ["reading log.csv: 20%, 12 s left", "reading log.csv: 75%, 2 s left"]
     path = csv_of(tmp_path / "log.csv", ["user", "item"], [(n, n) for n in range(2000)])
     shares = []
     line_blocks.BLOCK_BYTES, before = 1000, line_blocks.BLOCK_BYTES

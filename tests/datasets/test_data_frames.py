@@ -123,12 +123,76 @@ def test_rows_may_lack_keys_that_others_have(tmp_path):
         ([{"user": 1, "item": 2}, {"user": "a", "item": 2}], "no column of one type"),
         ([{"user": "\ud800", "item": 2}], "no column of one type"),
         ([{"colour": "red"}], "neither interactions"),
-        ([{"user": "a", "item": None}], "row 1: no item"),
+        ([{"user": "a", "item": None}], "^the data, row 1: no item"),
+        ({"user": 1}, r"a dictionary in which 'user' is 1, one value; expected a column .*Pass a list of such"),
+        ({"user": "abc", "item": "xyz"}, "'user' is 'abc', one value"),
+        ({"user": [1, 2], "item": [1]}, r"columns of different lengths, \{'user': 2, 'item': 1\}"),
+        ([{1: "a", "1": "b", "item": 2}], "3 columns, of which '1' more than once; .*Rename or drop"),
+        (pa.array([1, 2]), "got a single column .*Pass the frame that it is of"),
+        (pa.table({"user": ["a"], "thing": [1]}), "^the data: columns 'user, thing' are neither"),
     ],
 )
 def test_what_is_no_data_is_said(data, words, tmp_path):
     with pytest.raises(InputError, match=words):
         read(data, cache=tmp_path / "cache")
+
+
+@pytest.mark.parametrize("name", ["Series", "twice", "polars Series", "LazyFrame"])
+def test_what_is_no_frame_is_said(name, tmp_path):
+    package = pytest.importorskip("pandas" if name in ("Series", "twice") else "polars")
+    frame = package.DataFrame(ROWS)
+    if name == "twice":
+        frame = frame.set_axis(["user", "item", "user"], axis=1)
+    data = frame.lazy() if name == "LazyFrame" else frame if name == "twice" else frame["user"]
+    said = {"twice": "3 columns, of which 'user' more than once", "LazyFrame": r"Pass frame.collect\(\)"}
+    with pytest.raises(InputError, match=said.get(name, r"a single column \(Series\), .*Pass the frame")):
+        read(data, cache=tmp_path / "cache")
+
+
+@pytest.mark.parametrize("form", ["frame", "ipc", "two chunks"])
+@pytest.mark.parametrize("kind", ["Categorical", "Enum"])
+def test_categories_of_polars(form, kind, tmp_path):
+    polars = pytest.importorskip("polars")
+    frame = polars.DataFrame(ROWS)
+    names = sorted({row["user"] for row in ROWS}, reverse=True)
+    data = frame.with_columns(frame["user"].cast(polars.Enum(names) if kind == "Enum" else polars.Categorical))
+    if form == "ipc":
+        data.write_ipc(tmp_path / "log.arrow")
+        data = tmp_path / "log.arrow"
+    elif form == "two chunks":
+        data = polars.concat([data[:11], data[11:]], rechunk=False)
+    source = read(data, cache=tmp_path / "cache")
+    plain = read(ROWS, cache=tmp_path / "cache")
+    for table in ("users", "items", "interactions"):
+        assert source.tables[table].equals(plain.tables[table])
+
+
+LARGE = [2**63 - 1, 2**63, 2**64 - 1, 2**64, 10**30, -(2**63) - 1, 7]
+
+
+@pytest.mark.parametrize("form", ["rows", "columns", "pandas"])
+def test_whole_numbers_over_64_bits_are_ids(form, tmp_path):
+    rows = [{"user": number, "item": n} for n, number in enumerate(LARGE)]
+    data = {"user": LARGE, "item": list(range(7))} if form == "columns" else rows
+    if form == "pandas":
+        data = pytest.importorskip("pandas").DataFrame(rows)
+    source = read(data, cache=tmp_path / "cache")
+    assert source.tables["users"]["id"].to_pylist() == [str(number) for number in LARGE]
+
+
+def test_messages_do_not_name_the_file_of_the_cache(tmp_path, monkeypatch):
+    monkeypatch.setenv("NEGWISE_CACHE", str(tmp_path / "cache"))
+    rows = [*ROWS, {"user": "", "item": 1, "time": "2020-01-01"}]
+    for data in (rows, pa.Table.from_pylist(rows)):
+        report = nw.data(data, skip_bad=1)
+        assert report.problems[0].file == "the data" and report.headline().startswith("the data holds interactions")
+        with pytest.raises(InputError, match=r"^the data, row 41: no user"):
+            nw.data(data)
+        with pytest.raises(InputError, match=r"^the data: no column 'x' for the role user"):
+            nw.data(data, columns={"user": "x"})
+    path = tmp_path / "log.parquet"
+    pq.write_table(pa.Table.from_pylist(rows), path)
+    assert nw.data(path, skip_bad=1).problems[0].file == str(path)  # of the same content
 
 
 def test_no_package_is_loaded_but_the_one_that_was_passed(tmp_path):

@@ -2,11 +2,13 @@
 
 import csv
 import json
+import tempfile
+from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from negwise.datasets import read
@@ -53,7 +55,76 @@ def test_texts_stay_texts(first, second):
 def test_whole_numbers_are_written_out(cells):
     for form in (pa.array(cells, pa.int64()), pa.array(cells, pa.int64()).dictionary_encode(), cells):
         names = id_texts(form, "user", Wrong())
-        assert names.cast(pa.string()).to_pylist() == [str(cell) for cell in cells]
+        assert [str(cell) for cell in names.to_pylist()] == [str(cell) for cell in cells]
+
+
+BLANKS = st.text(" \t\u00a0\u3000", max_size=2)
+TEXTS = st.tuples(BLANKS, TEXT.filter(str.strip), BLANKS).map("".join)
+WHOLE = st.one_of(
+    st.integers(-(2**70), 2**70),
+    st.sampled_from([0, 10**18, 10**18 + 1, 2**53 + 1, 2**63 - 1, 2**63, 2**64 - 1, 2**64]),
+)
+IDS = st.one_of(st.lists(TEXTS, min_size=1), st.lists(WHOLE, min_size=1))
+
+
+def write_ids(form, cells, folder):
+    """``cells`` as users and, from the last to the first, as items."""
+    rows = [{"user": user, "item": item} for user, item in zip(cells, cells[::-1], strict=True)]
+    path = folder / f"log.{form}"
+    if form == "csv":
+        with path.open("w", newline="", encoding="utf-8") as stream:
+            csv.writer(stream).writerows([("user", "item"), *(row.values() for row in rows)])
+    elif form == "jsonl":
+        path.write_text("".join(json.dumps(row, ensure_ascii=len(cells) % 2 > 0) + "\n" for row in rows), "utf-8")
+    elif form != "rows":
+        kind = next((kind for kind in (pa.int64(), pa.uint64(), pa.string()) if holds(kind, cells)), None)
+        values = pa.array([str(cell) for cell in cells] if kind == pa.string() else cells, kind)
+        table = pa.table({"user": values, "item": values.take(pa.array(range(len(cells) - 1, -1, -1)))})
+        if form == "parquet":
+            pq.write_table(table, path)
+        else:
+            with pa.ipc.new_file(str(path), table.schema) as writer:
+                writer.write_table(table)
+    return rows if form == "rows" else path
+
+
+def holds(kind, cells):
+    if kind == pa.string():
+        return True
+    low, high = (-(2**63), 2**63) if kind == pa.int64() else (0, 2**64)
+    return all(isinstance(cell, int) and low <= cell < high for cell in cells)
+
+
+@pytest.mark.parametrize("form", ["csv", "jsonl", "parquet", "arrow", "rows"])
+@settings(max_examples=5, deadline=None)
+@example(cells=[10**18, 10**18 + 1, 2**63 - 1, 2**63, 2**64 - 1])
+@example(cells=[2**64, -(2**63) - 1, 7])
+@example(cells=[" a", "a\t", "日本", "01", "1", "\u3000é "])
+@given(cells=IDS)
+def test_what_is_read_is_what_was_written(form, cells):
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        source = read(write_ids(form, cells, folder), cache=folder / "cache")
+        found = {
+            role: [
+                source.tables[f"{role}s"]["id"][at].as_py() for at in source.tables["interactions"][role].to_pylist()
+            ]
+            for role in ("user", "item")
+        }
+    written = [str(cell).strip() for cell in cells]
+    assert found == {"user": written, "item": written[::-1]}
+
+
+@pytest.mark.parametrize("second", [pa.int64(), pa.int32(), pa.uint64(), pa.string()])
+def test_shards_with_ids_of_several_types_have_one_user_for_each_id(second, tmp_path):
+    """A number is the same id as its text, also where ids of one file are numbered as numbers."""
+    (tmp_path / "log").mkdir()
+    for name, kind in (("0.parquet", pa.int64()), ("1.parquet", second)):
+        users = pa.array([3, 1, 3, 2]).cast(kind)
+        pq.write_table(pa.table({"user": users, "item": ["x", "y", "z", "x"]}), tmp_path / "log" / name)
+    source = read(tmp_path / "log", cache=tmp_path / "cache")
+    assert source.tables["users"]["id"].to_pylist() == ["3", "1", "2"]
+    assert source.tables["interactions"]["user"].to_pylist() == [0, 1, 0, 2] * 2
 
 
 REFUSED = [1e40, 1.5, 2.0**53, float("inf"), [1, 2], {"a": 1}, True, b"\xff"]

@@ -105,6 +105,104 @@ def test_the_layout_of_a_repository_gives_its_training_split(inside, tmp_path):
     assert found(read(held, cache=tmp_path / "cache")) == expected(ROWS[50:])
 
 
+def told(source):
+    return {remark.about: remark.what for remark in source.remarks}
+
+
+@pytest.mark.parametrize("form", ["csv", "parquet", "jsonl"])
+def test_a_folder_of_spark_with_its_marker_files(form, tmp_path):
+    folder = tmp_path / "log"
+    for number, at in enumerate((0, 30)):
+        write(folder / f"part-0000{number}.{form}", ROWS[at : at + 30], form)
+        (folder / f".part-0000{number}.{form}.crc").write_bytes(b"crc\0")
+    for name in ("_SUCCESS", "_committed_1", f"part-00002.{form}"):
+        (folder / name).touch()
+    for name in ("script.py", "card.md", "dataset.yaml", "0.crc"):
+        (folder / name).write_text("import sys")
+    (folder / "old").mkdir()
+    source = read(folder, cache=tmp_path / "cache")
+    assert found(source) == expected(ROWS)
+    said = told(source)
+    assert said[f"file part-00002.{form}"] == "not read: it is empty"
+    assert said["files _SUCCESS, _committed_1"].startswith("not read: its name begins with _")
+    assert said[f"files .part-00000.{form}.crc, .part-00001.{form}.crc"].startswith("not read: its name begins with .")
+    assert said["files 0.crc, card.md, dataset.yaml, script.py"] == "not read: by its name it is about the data"
+    assert said["file old/"].startswith("not read: a folder beside")
+    assert found(read(folder / "*", cache=tmp_path / "cache")) == expected(ROWS)
+
+
+def test_a_folder_without_data_says_what_is_in_it(tmp_path):
+    (tmp_path / "log").mkdir()
+    (tmp_path / "log" / "_SUCCESS").touch()
+    (tmp_path / "log" / "README.md").write_text("about\n")
+    with pytest.raises(InputError, match=r"found nothing but README.md \(by its name .*\), _SUCCESS \(its name begins"):
+        read(tmp_path / "log", cache=tmp_path / "cache")
+
+
+@pytest.mark.parametrize("form", ["csv", "parquet", "jsonl", "arrow"])
+def test_the_names_of_folders_are_columns(form, tmp_path):
+    """``date=2020-01-01/``: the time of its rows; ``country=de/`` has no role and is told of."""
+    rows = []
+    for day in ("2020-01-02", "2020-01-01"):
+        for country in ("de", "a%2Fb"):
+            own = [{"user": f"u{n}", "item": n + len(rows)} for n in range(3)]
+            write(tmp_path / "log" / f"date={day}" / f"country={country}" / f"0.{form}", own, form)
+            rows += [(row["user"], str(row["item"]), int(day[-2:]), country.replace("%2F", "/")) for row in own]
+    (tmp_path / "log" / "_SUCCESS").touch()
+    source = read(tmp_path / "log", cache=tmp_path / "cache")
+    first = 1_577_836_800_000
+    rows.sort(key=lambda row: (row[2], row[3]))
+    assert found(source) == [(user, item, first + (day - 1) * 86_400_000) for user, item, day, _ in rows]
+    assert source.columns == {"user": "user", "item": "item", "time": "date"}
+    assert told(source)["column country"] == "ignored: no role has this name"
+    chosen = read(tmp_path / "log", columns={"user": "country"}, cache=tmp_path / "cache")
+    assert [row[:2] for row in found(chosen)] == [(country, item) for _, item, _, country in rows]
+    positive = read(tmp_path / "log", positive="country=de", cache=tmp_path / "cache")
+    assert positive.tables["interactions"]["label"].to_pylist() == [int(row[3] == "de") for row in rows]
+    (tmp_path / "log" / "date=2020-01-02").rename(tmp_path / "log" / "date=2020-01-05")
+    assert (
+        found(read(tmp_path / "log", cache=tmp_path / "cache"))[-1][2] == first + 4 * 86_400_000
+    )  # not from the cache
+
+
+def test_names_of_folders_that_say_nothing_or_not_the_same(tmp_path):
+    rows = [{"user": f"u{n}", "item": n} for n in range(4)]
+    for name in ("time=__HIVE_DEFAULT_PARTITION__", "time=5"):
+        write(tmp_path / "log" / name / "0.csv", rows, "csv")
+    with pytest.raises(InputError, match=r"time=__HIVE.*0.csv, line 2: time None is neither"):
+        read(tmp_path / "log", cache=tmp_path / "cache")
+    write(tmp_path / "log" / "0.csv", rows, "csv")
+    with pytest.raises(InputError, match=r"has time in the names of its folders, but 0.csv has no column"):
+        read(tmp_path / "log", cache=tmp_path / "cache")
+    write(tmp_path / "both" / "user=a" / "item=b" / "0.csv", [{"colour": "red"}], "csv")
+    with pytest.raises(InputError, match="user, item are in the names of folders, and nothing in the file"):
+        read(tmp_path / "both", cache=tmp_path / "cache")
+    for split in ("train", "test"):
+        write(tmp_path / "splits" / f"split={split}" / "0.csv", rows[: 3 if split == "train" else 4], "csv")
+    assert len(read(tmp_path / "splits", cache=tmp_path / "cache").tables["interactions"]) == 3
+
+
+@pytest.mark.parametrize("inside", ["plain/train-00000-of-00001.parquet", "default/train/0.parquet", "x/y/0.parquet"])
+def test_a_configuration_of_a_repository(inside, tmp_path):
+    repository = tmp_path / "repo"
+    write(repository / inside, ROWS, "parquet")
+    (repository / "README.md").write_text("user,item\nnot,data\n")
+    (repository / ".git" / "objects").mkdir(parents=True)
+    (repository / ".git" / "objects" / "a").write_text("x")
+    source = read(repository, cache=tmp_path / "cache")
+    assert found(source) == expected(ROWS) and told(source)["file README.md"].startswith("not read: by its name")
+    write(repository / "other" / "train.parquet", ROWS[:5], "parquet")
+    with pytest.raises(InputError, match=r"the folders .*other.* have data. Pass one of them, as .*repo/"):
+        read(repository, cache=tmp_path / "cache")
+    assert found(read(repository / "other", cache=tmp_path / "cache")) == expected(ROWS[:5])
+
+
+def test_the_first_version_of_feather_is_told_how_to_be_converted(tmp_path):
+    (tmp_path / "old.feather").write_bytes(b"FEA1" + b"\0" * 60 + b"FEA1")
+    with pytest.raises(InputError, match=r"Feather version 1, expected version 2 or Parquet. Type: python -c .*'old.f"):
+        read(tmp_path / "old.feather", cache=tmp_path / "cache")
+
+
 def save_to_disk(folder, rows):
     """What Hugging Face's ``Dataset.save_to_disk`` leaves, in two shards."""
     half = len(rows) // 2

@@ -16,7 +16,6 @@ from negwise.datasets.frames import as_path
 from negwise.datasets.inspection import DataReport, inspect, inspect_source
 from negwise.datasets.prepare import HISTORY, available_tasks, prepare
 from negwise.datasets.ragged import Ragged
-from negwise.datasets.reading_progress import told
 from negwise.datasets.source import Source, open_source, read
 from negwise.datasets.splits import SplitSizes
 from negwise.datasets.table_cache import cache_folder
@@ -46,5 +45,4 @@ __all__ = [
     "open_source",
     "prepare",
     "read",
-    "told",
 ]

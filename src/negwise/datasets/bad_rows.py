@@ -6,6 +6,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from negwise.datasets.data_names import shown
 from negwise.errors import InputError
 
 MAX_EXCESS = 100_000
@@ -38,7 +39,7 @@ class BadRows:
     _kinds: Counter[str] = field(default_factory=Counter)
 
     def add_row(self, file: Path, where: str, what: str) -> None:
-        self.add_problem(Problem(str(file), where, what))
+        self.add_problem(Problem(shown(file), where, what))
 
     def add_problem(self, problem: Problem) -> None:
         self.count += 1

@@ -1,8 +1,8 @@
 """Which files a path means: a file, a folder of shards, a pattern, or a layout that others publish data in.
 
 A folder may be MIND's, MovieLens's, RecBole's (the file that ends in .inter), one that Hugging Face's ``save_to_disk``
-wrote, or one with shards in it or in its ``data/``. Of files that are named after splits, training is read: negwise
-makes splits of its own, and says what it left out.
+wrote, one with shards in it, in its ``data/``, in folders named ``key=value`` or in a single other folder. Of files
+that are named after splits, training is read: negwise makes splits of its own. What is left out is told.
 """
 
 from __future__ import annotations
@@ -11,26 +11,36 @@ import glob
 import json
 import os
 import re
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from pathlib import Path
 
+from negwise.datasets.partitions import Partition, check_partitions, is_partitioned, partition_folders
 from negwise.errors import InputError
 
 COMPRESSED_ENDINGS = ("", ".gz", ".xz", ".zst")
 SPLIT_FOLDERS = ("train", "dev", "test")
 RATINGS = ("ratings.dat", "ratings.csv")
 _SPLIT = re.compile(r"(train|training|validation|valid|val|dev|test|eval)(?![a-z0-9])", re.IGNORECASE)
-_NO_DATA = re.compile(r"(readme|licen[cs]e|dataset_infos?|dataset_dict|state)\b.*|.*\.(md|ya?ml|lock)", re.IGNORECASE)
+_NO_DATA = re.compile(
+    r"(readme|licen[cs]e|dataset_infos?|dataset_dict|state)\b.*|.*\.(md|ya?ml|lock|crc|py)", re.IGNORECASE
+)
 OTHER_SPLIT = "another split; negwise makes its own from the training data. Pass it by name to read it"
+
+OTHER_FOLDER = "a folder beside the files that are read. Pass it by name to read it"
 
 
 @dataclass(frozen=True)
 class Layout:
-    """``files`` to read as one; ``parts`` of MIND; ``ignored``: (name, why) of what is not read."""
+    """``files`` to read as one; ``parts`` of MIND; ``ignored``: (name, why) of what is not read.
+
+    ``partitions`` are the values that the folders of each file have in their names, or there are none.
+    """
 
     files: tuple[Path, ...]
     parts: tuple[str, ...] = ()
     ignored: tuple[tuple[str, str], ...] = ()
+    partitions: tuple[Partition, ...] = ()
 
 
 def find_files(path: Path, hint: str = "") -> Layout:
@@ -43,10 +53,11 @@ def find_files(path: Path, hint: str = "") -> Layout:
         raise InputError(f"{path}: neither a file nor a folder.")
     if glob.has_magic(str(path)):
         names = sorted(glob.glob(str(path), recursive=True))  # noqa: PTH207 (a Path has no glob for an absolute pattern)
-        found = tuple(Path(name) for name in names if Path(name).is_file())
+        found = [Path(name) for name in names if Path(name).is_file()]
         if not found:
             raise InputError(f"{path}: no file has such a name.")
-        return Layout(found)
+        files, ignored = _sorted_out(found)
+        return Layout(tuple(files), ignored=tuple(ignored)) if files else Layout(tuple(found))
     raise InputError(f"{path}: no such file or folder.{hint}")
 
 
@@ -63,12 +74,51 @@ def _of_folder(path: Path) -> Layout:
         return Layout(_saved(path))
     if inter := [file for ending in COMPRESSED_ENDINGS for file in sorted(path.glob(f"*.inter{ending}"))]:
         return _one_of(path, inter)
-    files = _data_files(path) or _data_files(path / "data") or _in_subfolders(path) or _plain_files(path)
-    if not files:
-        raise InputError(
-            f"{path}: expected MIND, ratings.dat, ratings.csv or data files, found nothing. Pass the file."
-        )
-    return _training(path, files)
+    for place in (path, path / "data"):
+        if place.is_dir() and is_partitioned(place):
+            return _partitioned(place)
+    for folders in ([path], [path / "data"], _split_folders(path)):
+        files, ignored = _data_files(folders)
+        if files:
+            others = [(f"{one.name}/", OTHER_FOLDER) for one in _subfolders(path) if one not in folders]
+            above = [] if folders == [path] else _data_files([path])[1]
+            return _training(path, files, [*above, *ignored, *others])
+    return _only_subfolder(path)
+
+
+def _partitioned(path: Path) -> Layout:
+    """Files in folders named ``key=value``, each with the values of its folders."""
+    values: dict[Path, Partition] = {}
+    ignored = []
+    for folder, partition in partition_folders(path):
+        files, left = _data_files([folder])
+        values |= dict.fromkeys(files, partition)
+        ignored += left
+    if not values:
+        raise _nothing(path, ignored)
+    check_partitions(path, values)
+    layout = _training(path, list(values), ignored)
+    return replace(layout, partitions=tuple(values[file] for file in layout.files))
+
+
+def _only_subfolder(path: Path) -> Layout:
+    """The layout of the one folder in ``path`` that has data, such as the configuration of a dataset repository."""
+    found = [folder for folder in _subfolders(path) if any(_files_below(folder))]
+    ignored = _data_files([path])[1]
+    if not found:
+        raise _nothing(path, ignored)
+    if len(found) > 1:
+        names = ", ".join(folder.name for folder in found[:8])
+        raise InputError(f"{path}: the folders {names} have data. Pass one of them, as {found[0]}.")
+    layout = _of_folder(found[0])
+    return replace(layout, ignored=(*ignored, *layout.ignored))
+
+
+def _nothing(path: Path, ignored: list[tuple[str, str]]) -> InputError:
+    left = f" but {', '.join(f'{name} ({why})' for name, why in ignored[:4])}" if ignored else ""
+    return InputError(
+        f"{path}: expected MIND, ratings.dat, ratings.csv or data files, found nothing{left}. Pass the file."
+    )
 
 
 def _mind(path: Path) -> Layout | None:
@@ -118,23 +168,26 @@ def _saved(path: Path) -> tuple[Path, ...]:
     return files
 
 
-def _training(path: Path, files: list[Path]) -> Layout:
+def _training(path: Path, files: list[Path], ignored: list[tuple[str, str]]) -> Layout:
     """Of files that are named after splits those of training; else all of them."""
     splits = {file: _split_of(file, path) for file in files}
     if not any(splits.values()):
-        return Layout(tuple(files))
+        return Layout(tuple(files), ignored=tuple(ignored))
     unnamed = [file for file, split in splits.items() if split is None]
     training = [file for file, split in splits.items() if split in ("train", "training")]
     if unnamed or not training:
         names = ", ".join(file.name for file in files[:8])
         raise InputError(f"{path}: found {names}; which of them is the training data? Pass the file, or a pattern.")
-    others = tuple((file.name, OTHER_SPLIT) for file in files if file not in training)
-    return Layout(tuple(training), ignored=others)
+    others = [(file.name, OTHER_SPLIT) for file in files if file not in training]
+    return Layout(tuple(training), ignored=(*ignored, *others))
 
 
 def _split_of(file: Path, folder: Path) -> str | None:
-    """``train`` for train-00000-of-00002.parquet and for train/0.parquet."""
-    for name in (file.name, *(part.name for part in file.parents if part != folder and folder in part.parents)):
+    """``train`` for train-00000-of-00002.parquet, for train/0.parquet and for split=train/0.parquet."""
+    for part in (file, *(part for part in file.parents if part != folder and folder in part.parents)):
+        name = part.name.removeprefix("split=")
+        if "=" in name and part != file:
+            continue
         if match := _SPLIT.match(name):
             return match[1].lower()
     return None
@@ -150,19 +203,40 @@ def _one_of(path: Path, files: list[Path]) -> Layout:
     return Layout(tuple(by_split), ignored=tuple((file.name, OTHER_SPLIT) for file in files if file not in by_split))
 
 
-def _data_files(folder: Path) -> list[Path]:
-    """The files of ``folder``, if there is one, without those about the data."""
-    return [file for file in _plain_files(folder) if not _NO_DATA.fullmatch(file.name)] if folder.is_dir() else []
+def _data_files(folders: list[Path]) -> tuple[list[Path], list[tuple[str, str]]]:
+    """The files of ``folders`` that are data, and (name, why) of the others."""
+    return _sorted_out([file for one in folders if one.is_dir() for file in sorted(one.iterdir()) if file.is_file()])
 
 
-def _in_subfolders(path: Path) -> list[Path]:
-    """Files of folders that are named after splits: train/, test/."""
-    folders = [entry for entry in sorted(path.iterdir()) if entry.is_dir() and _SPLIT.fullmatch(entry.name)]
-    return [file for folder in folders for file in _data_files(folder)]
+def _sorted_out(files: list[Path]) -> tuple[list[Path], list[tuple[str, str]]]:
+    """``files`` that are data, and (name, why) of the others."""
+    why = {file: _why_no_data(file) for file in files}
+    return [file for file in files if why[file] is None], [(file.name, said) for file, said in why.items() if said]
 
 
-def _plain_files(folder: Path) -> list[Path]:
-    return [file for file in sorted(folder.iterdir()) if file.is_file() and not file.name.startswith(".")]
+def _why_no_data(file: Path) -> str | None:
+    """Why ``file`` is left out where others are read; None for data."""
+    if file.name[0] in "._":
+        return f"its name begins with {file.name[0]}, as of files that programs leave beside data"
+    if _NO_DATA.fullmatch(file.name):
+        return "by its name it is about the data"
+    return None if file.stat().st_size else "it is empty"
+
+
+def _subfolders(path: Path) -> list[Path]:
+    return [entry for entry in sorted(path.iterdir()) if entry.is_dir() and entry.name[0] not in "._"]
+
+
+def _split_folders(path: Path) -> list[Path]:
+    """Folders that are named after splits: train/, test/."""
+    return [folder for folder in _subfolders(path) if _SPLIT.fullmatch(folder.name)]
+
+
+def _files_below(folder: Path) -> Iterator[Path]:
+    """The files of data in ``folder`` and, at any depth, in its folders."""
+    yield from _data_files([folder])[0]
+    for entry in _subfolders(folder):
+        yield from _files_below(entry)
 
 
 def _find_file(folder: Path, name: str) -> Path | None:

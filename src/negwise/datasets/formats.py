@@ -23,14 +23,17 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from negwise.datasets.arrow_files import column_names, form_of
+from negwise.datasets.data_names import shown
 from negwise.datasets.file_layouts import find_files
 from negwise.datasets.line_blocks import first_bytes, head_lines
+from negwise.datasets.partitions import Partition
 from negwise.datasets.table_columns import kind_of_columns
 from negwise.errors import InputError, quote
 
 EMBEDDED = ("docs", "clicks")
 """Names of data sets that need no file."""
 _HEAD = 20
+_FEATHER_1 = b"FEA1"
 _MOVIELENS = ("userid", "movieid", "rating")
 _ARCHIVES = {b"PK\x03\x04": "a ZIP archive. Unpack it"}
 
@@ -51,6 +54,8 @@ class DetectedFormat:
     parts: tuple[str, ...] = ()
     headers: tuple[tuple[str, ...], ...] = ()
     ignored: tuple[tuple[str, str], ...] = ()
+    partitions: tuple[Partition, ...] = ()
+    """Columns that the folders of each file have in their names; their names follow the others in ``names``."""
 
 
 def detect_format(path: Path, columns: Mapping[str, str]) -> DetectedFormat:
@@ -58,14 +63,18 @@ def detect_format(path: Path, columns: Mapping[str, str]) -> DetectedFormat:
     if found.parts:
         return DetectedFormat("mind", "mind", found.files, parts=found.parts)
     first, *others = found.files
-    detected = replace(_detect_file(first, columns), files=found.files, ignored=found.ignored)
-    headers = [detected.names, *(_same_columns(detected, file, columns) for file in others)]
-    return replace(detected, headers=tuple(headers))
+    keys = tuple(found.partitions[0]) if found.partitions else ()
+    detected = replace(_detect_file(first, columns, keys), files=found.files, ignored=found.ignored)
+    headers = [detected.names, *(_same_columns(detected, file, columns, keys) for file in others)]
+    names = (*detected.names, *(key for key in keys if key not in detected.names))
+    return replace(detected, names=names, headers=tuple(headers), partitions=found.partitions)
 
 
-def _same_columns(detected: DetectedFormat, file: Path, columns: Mapping[str, str]) -> tuple[str, ...]:
+def _same_columns(
+    detected: DetectedFormat, file: Path, columns: Mapping[str, str], keys: tuple[str, ...]
+) -> tuple[str, ...]:
     """The columns of a further file. Several files are one table: each has to have the columns of the first."""
-    other = _detect_file(file, columns)
+    other = _detect_file(file, columns, keys)
     if (other.kind, other.form, other.delimiter) != (detected.kind, detected.form, detected.delimiter) or (
         set(other.names) != set(detected.names) and detected.form != "jsonl"
     ):
@@ -79,12 +88,19 @@ def _same_columns(detected: DetectedFormat, file: Path, columns: Mapping[str, st
     return other.names
 
 
-def _detect_file(path: Path, columns: Mapping[str, str]) -> DetectedFormat:
+def _detect_file(path: Path, columns: Mapping[str, str], keys: tuple[str, ...]) -> DetectedFormat:
+    """The form and the kind of a file. ``keys`` are columns that it has beside its own."""
     start = first_bytes(path)
     form = form_of(start)
     if form is not None:
         names = column_names(path, form)
-        return DetectedFormat(_kind(path, names, columns), form, (path,), names)
+        return DetectedFormat(_kind(path, (*names, *keys), columns), form, (path,), names)
+    if start.startswith(_FEATHER_1):
+        new = f"{path.stem}.parquet"
+        raise InputError(
+            f'{path}: Feather version 1, expected version 2 or Parquet. Type: python -c "from pyarrow import feather, '
+            f"parquet; parquet.write_table(feather.read_table('{path.name}'), '{new}')\""
+        )
     for magic, what in _ARCHIVES.items():
         if start.startswith(magic):
             raise InputError(f"{path}: {what}, and pass the file or folder that was in it.")
@@ -97,7 +113,7 @@ def _detect_file(path: Path, columns: Mapping[str, str]) -> DetectedFormat:
     first = head[0]
     if first.lstrip().startswith("{"):
         names = _json_names(path, head, columns)
-        return DetectedFormat(_kind(path, names, columns), "jsonl", (path,), names)
+        return DetectedFormat(_kind(path, (*names, *keys), columns), "jsonl", (path,), names)
     if first.lstrip().startswith("["):
         raise InputError(
             f"{path}: begins like a JSON list, expected one object per line. Type: jq -c '.[]' {path.name} > NEW."
@@ -117,7 +133,7 @@ def _detect_file(path: Path, columns: Mapping[str, str]) -> DetectedFormat:
         raise InputError(f"{path}, line {lines[0][0]}: not a header. Lines end in LF or CR LF.")
     if tuple(name.lower() for name in names[:3]) == _MOVIELENS and len(names) == 4:
         return DetectedFormat("movielens", "csv", (path,), names, delimiter)
-    return DetectedFormat(_kind(path, names, columns), "csv", (path,), names, delimiter)
+    return DetectedFormat(_kind(path, (*names, *keys), columns), "csv", (path,), names, delimiter)
 
 
 def _not_text(path: Path, start: bytes) -> str:
@@ -152,8 +168,8 @@ def _kind(path: Path, names: tuple[str, ...], columns: Mapping[str, str]) -> str
     kind = kind_of_columns(names, columns)
     if kind is None:
         raise InputError(
-            f"{path}: columns {quote(', '.join(names), 200)} are neither interactions (user, item, time, impression, "
-            "label) nor text pairs (left, right, negatives; or query, pos, neg). "
+            f"{shown(path)}: columns {quote(', '.join(names), 200)} are neither interactions (user, item, time, "
+            "impression, label) nor text pairs (left, right, negatives; or query, pos, neg). "
             "Use such names in the header, or map them: --column user=NAME --column item=NAME, or "
             "--column left=NAME --column right=NAME."
         )

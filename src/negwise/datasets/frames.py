@@ -13,11 +13,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from negwise.datasets.arrow_files import BATCH_ROWS
+from negwise.datasets.arrow_files import BATCH_ROWS, plain
+from negwise.datasets.data_names import FOLDER, file_name
 from negwise.datasets.table_cache import cache_folder
 from negwise.errors import InputError, quote, require
 
-FOLDER = "frames"
 EXPECTED = (
     "a path, a pandas or polars frame, an Arrow table, a Hugging Face dataset, a list of dictionaries, or a "
     "dictionary of columns"
@@ -53,8 +53,8 @@ def _write(table: Any, temporary: Path) -> Path:
         with arrow.ipc.new_file(str(temporary), table.schema) as writer:
             writer.write_table(table, max_chunksize=BATCH_ROWS)
         with temporary.open("rb") as stream:
-            content = hashlib.file_digest(stream, "sha256").hexdigest()[:16]
-        return temporary.replace(temporary.with_name(f"frame-{content}.arrow"))
+            content = hashlib.file_digest(stream, "sha256").hexdigest()
+        return temporary.replace(temporary.with_name(file_name(content)))
     finally:
         temporary.unlink(missing_ok=True)
 
@@ -64,40 +64,100 @@ def to_table(data: Any) -> Any:
     arrow = require("pyarrow", extra="train")
     try:
         table = _convert(arrow, data)
-    except (arrow.ArrowInvalid, arrow.ArrowTypeError, arrow.ArrowNotImplementedError, UnicodeEncodeError) as error:
+        names = table.column_names
+        if len(set(names)) < len(names):
+            twice = [name for name in dict.fromkeys(names) if names.count(name) > 1]
+            raise InputError(
+                f"data: {len(names)} columns, of which {quote(', '.join(twice), 120)} more than once; expected each "
+                "name once. Rename or drop columns."
+            )
+        return _with_one_dictionary(arrow, table).replace_schema_metadata(None)
+    except (arrow.ArrowException, OverflowError, UnicodeEncodeError) as error:
         raise InputError(
             f"data: a {type(data).__name__} with a column that is no column of one type ({error}). "
             "Expected text, whole numbers, times, or lists of texts in each."
         ) from error
-    if table is None:
-        raise InputError(f"data: got {quote(data)} of type {type(data).__name__}, expected {EXPECTED}.")
-    names = table.column_names
-    if len(set(names)) < len(names) or not all(isinstance(name, str) for name in names):
-        raise InputError(f"data: columns {quote(', '.join(map(str, names)), 120)}, expected each name once.")
-    return table.replace_schema_metadata(None)
 
 
 def _convert(arrow: Any, data: Any) -> Any:
-    package = type(data).__module__.split(".")[0]
+    package, name = type(data).__module__.split(".")[0], type(data).__name__
     if isinstance(data, arrow.Table):
         return data
-    if package == "pandas":
-        # Not by __arrow_c_stream__, which takes the index for a column. Names may be numbers there.
-        return arrow.Table.from_pandas(data.rename(columns=str), preserve_index=False)
     if package == "datasets":
         return _of_dataset(arrow, data)
+    if isinstance(data, arrow.Array | arrow.ChunkedArray) or (package in ("pandas", "polars") and name == "Series"):
+        raise InputError(
+            f"data: got a single column ({name}), expected {EXPECTED}, with a column for users and one for items, or "
+            "for left and right texts. Pass the frame that it is of."
+        )
+    if package == "pandas" and hasattr(data, "columns"):
+        return _of_pandas(arrow, data)
+    if package == "polars" and name == "LazyFrame":
+        raise InputError("data: got a polars LazyFrame, which has no rows yet. Pass frame.collect().")
     if hasattr(data, "__arrow_c_stream__"):
         return arrow.table(data)
     if isinstance(data, Mapping):
-        return arrow.table({str(name): _column(arrow, column) for name, column in data.items()})
+        return _of_columns(arrow, data)
     if isinstance(data, Sequence) and data and all(isinstance(row, Mapping) for row in data):
         names = list(dict.fromkeys(name for row in data for name in row))
-        return arrow.table({str(name): arrow.array([row.get(name) for row in data]) for name in names})
-    return None
+        columns = [_column(arrow, [row.get(name) for row in data]) for name in names]
+        return arrow.table(columns, names=[str(name) for name in names])
+    raise InputError(f"data: got {quote(data)} of type {name}, expected {EXPECTED}.")
+
+
+def _of_pandas(arrow: Any, frame: Any) -> Any:
+    # Not by __arrow_c_stream__, which takes the index for a column. Names may be numbers there, or be there twice.
+    names = [str(name) for name in frame.columns]
+    columns = [frame.iloc[:, at] for at in range(len(names))]
+    made = [arrow.array([], "int8") if len(set(names)) < len(names) else _of_series(arrow, one) for one in columns]
+    return arrow.table(made, names=names)
+
+
+def _of_series(arrow: Any, series: Any) -> Any:
+    try:
+        return arrow.array(series, from_pandas=True)
+    except OverflowError:
+        return _column(arrow, series.tolist())
+
+
+def _of_columns(arrow: Any, data: Mapping[Any, Any]) -> Any:
+    """A table of a dictionary of columns."""
+    for name, values in data.items():
+        if isinstance(values, str | bytes | Mapping) or not isinstance(values, Iterable):
+            raise InputError(
+                f"data: got a dictionary in which {name!r} is {quote(values)}, one value; expected a column of values. "
+                "Pass a list of such dictionaries, or a list of values for each name."
+            )
+    columns = {name: _column(arrow, values) for name, values in data.items()}
+    lengths = {str(name): len(column) for name, column in columns.items()}
+    if len(set(lengths.values())) > 1:
+        raise InputError(f"data: columns of different lengths, {quote(lengths, 120)}; expected a value for each row.")
+    return arrow.table(list(columns.values()), names=[str(name) for name in columns])
 
 
 def _column(arrow: Any, values: Iterable[Any]) -> Any:
-    return values if isinstance(values, arrow.Array | arrow.ChunkedArray) else arrow.array(values)
+    """An Arrow array. Whole numbers of which one is too large for 64 bits are texts: ids are texts in any case."""
+    if isinstance(values, arrow.Array | arrow.ChunkedArray):
+        return values
+    values = values if hasattr(values, "__array__") or hasattr(values, "__arrow_c_array__") else list(values)
+    try:
+        return arrow.array(values)
+    except OverflowError:
+        cells = list(values)
+        whole = all(one is None or (isinstance(one, int) and not isinstance(one, bool)) for one in cells)
+        if not whole:
+            raise
+        return arrow.array([None if one is None else str(one) for one in cells], arrow.string())
+
+
+def _with_one_dictionary(arrow: Any, table: Any) -> Any:
+    """``table`` with one dictionary for all rows of a column, as a file has it, and its texts as strings."""
+    for at, field in enumerate(table.schema):
+        if arrow.types.is_dictionary(field.type):
+            chunks = [plain(arrow, chunk) for chunk in table.column(at).chunks]
+            column = arrow.chunked_array(chunks) if chunks else arrow.chunked_array([], arrow.string())
+            table = table.set_column(at, field.name, column)
+    return table.unify_dictionaries()
 
 
 def _of_dataset(arrow: Any, data: Any) -> Any:

@@ -51,9 +51,10 @@ _NONE = np.zeros(0, np.int32)
 
 
 def id_texts(column: Any, role: str, wrong: Wrong) -> Any:
-    """The ids of ``column`` (N,) as a dictionary array of texts. Rows without an id get a message in ``wrong``.
+    """The ids of ``column`` (N,) as a dictionary array. Rows without an id get a message in ``wrong``.
 
-    Its dictionary is in the order of first appearance, and may have a text twice.
+    Its dictionary has texts, or whole numbers that stand for their texts: numbers are compared and counted many times
+    faster. It is in the order of first appearance, and may have a text twice.
     """
     arrow = require("pyarrow", extra="train")
     if isinstance(column, list):
@@ -78,17 +79,14 @@ def keep(names: Any, good: NDArray[np.bool_] | None) -> Any:
     if good is None:
         return names
     arrow = require("pyarrow", extra="train")
-    return names.filter(arrow.array(good)).cast(arrow.string()).dictionary_encode()
+    return _in_order(arrow, names.filter(arrow.array(good)))
 
 
 def _encode(arrow: Any, column: Any) -> Any:
     """``column`` as a dictionary array; None for types that hold no ids."""
     kind, types = column.type, arrow.types
     if types.is_binary(kind) or types.is_large_binary(kind) or types.is_fixed_size_binary(kind):
-        try:
-            column = column.cast(arrow.binary()).cast(arrow.string())
-        except arrow.ArrowInvalid:
-            return None
+        column = column.cast(arrow.binary())
     elif types.is_null(kind):
         column = column.cast(arrow.string())
     elif not (types.is_integer(kind) or types.is_floating(kind) or _is_text(types, kind)):
@@ -101,17 +99,16 @@ def _is_text(types: Any, kind: Any) -> bool:
 
 
 def _value_texts(arrow: Any, values: Any, role: str) -> tuple[Any, dict[int, str]]:
-    """(V,) texts of distinct values, and what is wrong with some of them."""
+    """(V,) texts, or whole numbers, of distinct values, and what is wrong with some of them."""
     compute = require("pyarrow.compute", extra="train")
     kind, types = values.type, arrow.types
-    if types.is_dictionary(kind):
-        values = values.cast(kind.value_type)
     if types.is_integer(kind):
-        return values.cast(arrow.string()), {}
+        missing = np.flatnonzero(values.is_null().to_numpy(zero_copy_only=False)) if values.null_count else ()
+        return values, {int(at): f"no {role}" for at in missing}
     if not _is_text(types, kind):
         made = [_text(value, role) for value in values.to_pylist()]
         return arrow.array([text for text, _ in made], arrow.string()), _messages(made)
-    texts = compute.utf8_trim(values.cast(arrow.string()), characters=WHITE_SPACE)
+    texts = compute.utf8_trim(values.cast(arrow.string()).fill_null(""), characters=WHITE_SPACE)
     empty = np.flatnonzero(compute.equal(compute.binary_length(texts), 0).to_numpy(zero_copy_only=False)).tolist()
     refused = dict.fromkeys(empty, f"no {role}")
     buffer = texts.buffers()[2]
@@ -140,6 +137,11 @@ def _text(value: Any, role: str) -> tuple[str | None, str | None]:
         if value.is_integer() and abs(value) < EXACT:
             return str(int(value)), None
         return None, _refused(value, role)
+    if isinstance(value, bytes):
+        try:
+            value = value.decode()
+        except UnicodeDecodeError:
+            return None, _refused(value, role)
     if isinstance(value, bool) or not isinstance(value, str | int):
         return None, _refused(value, role)
     text = str(value).strip()

@@ -6,7 +6,7 @@ I impressions, C clicks, U users.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -14,7 +14,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from negwise.datasets.mapped_arrays import let_go
-from negwise.datasets.ragged import Ints, Ragged, difference, flat_indices, narrow, offsets_of, pair_keys
+from negwise.datasets.ragged import (
+    Ints,
+    Ragged,
+    blocks_of_rows,
+    difference,
+    flat_indices,
+    narrow,
+    offsets_of,
+    pair_keys,
+    stacked,
+)
 from negwise.stages import Progress
 
 BLOCK = 2**18
@@ -74,8 +84,8 @@ def lists_of(data: Impressions) -> ImpressionLists:
     blocks = list(click_blocks(data))
     rows = np.concatenate([block.click_rows for block in blocks])
     items = np.concatenate([block.click_items for block in blocks])
-    clicked, others = _stacked(block.clicked for block in blocks), _stacked(block.not_clicked for block in blocks)
-    return ImpressionLists(rows, items, clicked, others, _stacked(history_blocks(data, rows, items)))
+    clicked, others = stacked(block.clicked for block in blocks), stacked(block.not_clicked for block in blocks)
+    return ImpressionLists(rows, items, clicked, others, stacked(history_blocks(data, rows, items)))
 
 
 def click_blocks(data: Impressions, progress: Progress | None = None) -> Iterator[ClickBlock]:
@@ -105,9 +115,7 @@ def history_blocks(
     Some users at a time, who have about `BLOCK` impressions together.
     """
     by_user, clicks_by_user = _by_owner(data.users, data.n_users), _by_owner(data.users[click_rows], data.n_users)
-    ends = np.searchsorted(by_user.offsets, np.arange(BLOCK, len(data.users) + BLOCK, BLOCK)).clip(max=data.n_users)
-    bounds = np.unique(np.concatenate(([0], ends, [data.n_users])))
-    for first, last in zip(bounds[:-1].tolist(), bounds[1:].tolist(), strict=True):
+    for first, last in blocks_of_rows(by_user.offsets, BLOCK):
         rows, clicks = by_user.between(first, last), clicks_by_user.between(first, last)
         yield _histories(data, rows, click_rows[clicks.ids], click_items[clicks.ids], clicks.rows)
         if progress is not None:
@@ -138,10 +146,3 @@ def _by_owner(owners: Ints, n: int) -> Ragged:
     """For each owner the places where it stands in ``owners``, in order."""
     order = np.argsort(owners, kind="stable")
     return Ragged(offsets_of(np.bincount(owners, minlength=n)), narrow(order, len(owners)))
-
-
-def _stacked(blocks: Iterable[Ragged]) -> Ragged:
-    """The rows of all ``blocks``, one after the other."""
-    parts = list(blocks)
-    lengths = [part.lengths for part in parts]
-    return Ragged(offsets_of(np.concatenate(lengths)), np.concatenate([part.ids for part in parts]))

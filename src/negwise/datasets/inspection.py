@@ -16,6 +16,7 @@ from negwise.datasets.impressions import IMPRESSION_SPLITS
 from negwise.datasets.near_duplicates import equal_texts
 from negwise.datasets.pairs import PAIR_SPLITS
 from negwise.datasets.prepare import load_impressions, load_sequences
+from negwise.datasets.progress_parts import within
 from negwise.datasets.ragged import Ints, Ragged, distinct, pair_keys
 from negwise.datasets.sequences import SEQUENCE_SPLITS, Sequences
 from negwise.datasets.source import Source, read
@@ -26,6 +27,8 @@ from negwise.stages import Progress, stage
 
 EXAMPLES = 3
 PROBLEMS_SHOWN = 10
+LOADED = 0.6
+"""Share of the time of describing interactions and impressions that loading takes."""
 
 
 @dataclass(frozen=True)
@@ -125,8 +128,8 @@ def inspect(
 def inspect_source(source: Source) -> DataReport:
     """Describe data that was read already."""
     describe = {"mind": _of_mind, "pairs": _of_pairs}.get(source.kind, _of_interactions)
-    with stage(f"describing {source.path}"):
-        return replace(describe(source), key=source.key, columns=source.columns, remarks=source.remarks)
+    with stage(f"describing {source.path}") as tell:
+        return replace(describe(source, tell), key=source.key, columns=source.columns, remarks=source.remarks)
 
 
 def _of_clicks(world: ClickWorld) -> DataReport:
@@ -139,8 +142,8 @@ def _of_clicks(world: ClickWorld) -> DataReport:
     return _of_impressions(data, "clicks", "simulated impressions", counts, tuple(shown), (), world.digest, truth)
 
 
-def _of_mind(source: Source) -> DataReport:
-    data, news = load_impressions(source), source.tables["news"]
+def _of_mind(source: Source, progress: Progress) -> DataReport:
+    data, news = load_impressions(source, within(progress, 0.0, LOADED)), source.tables["news"]
     title, body = (Ragged.of_arrow(news[f"{name}_words"]).lengths for name in ("title", "abstract"))
     counts: dict[str, float] = {"news": data.n_items, "users": data.n_users} | _impression_counts(data)
     counts["title_length"] = _mean(title)
@@ -216,7 +219,7 @@ def _impression_counts(data: Impressions) -> dict[str, float]:
     return {"impressions": len(data.shown), "clicks": clicked, "history_length": _mean(data.end - data.start)}
 
 
-def _of_interactions(source: Source) -> DataReport:
+def _of_interactions(source: Source, progress: Progress) -> DataReport:
     table, users, items = (source.tables[name] for name in ("interactions", "users", "items"))
     numbers = table.slice(0, EXAMPLES).to_pylist()
     rows = tuple(
@@ -230,7 +233,7 @@ def _of_interactions(source: Source) -> DataReport:
         counts: dict[str, float] = {"items": data.n_items, "users": data.n_users} | _impression_counts(data)
         kind = "interactions with impressions"
         return _of_impressions(data, source.path, kind, counts, rows, source.problems, source.digest)
-    sequence = load_sequences(source)
+    sequence = load_sequences(source, within(progress, 0.0, LOADED))
     pairs = Ragged.of_pairs(sequence.users, sequence.items, sequence.n_users)
     labels = table["label"].to_numpy()
     low = int(len(labels) - labels.sum(dtype=np.int64))
@@ -254,7 +257,7 @@ def _of_interactions(source: Source) -> DataReport:
     )
 
 
-def _of_pairs(source: Source) -> DataReport:
+def _of_pairs(source: Source, _: Progress) -> DataReport:
     table = source.tables["pairs"]
     left, right, given = (Ragged.of_arrow(table[name]) for name in ("left_words", "right_words", "negatives"))
     equal = equal_texts(right)

@@ -7,7 +7,7 @@ rows have, or with a line that is no JSON object, is parsed line by line in Pyth
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -22,18 +22,22 @@ from negwise.errors import quote, require
 MAX_BRACKETS = 64
 """A line with more opening brackets than this is parsed in Python, whose parser has a limit for nesting."""
 
+Roles = Mapping[str, set[str]]
+"""Role -> the names that mean it."""
 
-def json_rows(file: Path, kind: str, chosen: Mapping[str, str]) -> Iterator[RowBlock]:
-    """Cells by role. Optional roles are looked up in every row, because rows may lack them."""
+
+def json_rows(file: Path, kind: str, chosen: Mapping[str, str], elsewhere: Collection[str] = ()) -> Iterator[RowBlock]:
+    """Cells by role. Rows may lack optional roles, which are looked up in each; those of ``elsewhere`` are not."""
+    optional = {role: names for role, names in ROLES[kind].items() if role not in chosen and role not in elsewhere}
     for block in line_blocks(file):
-        columns = _parse_by_arrow(block, kind, chosen)
+        columns = _parse_by_arrow(block, kind, chosen, optional)
         if columns is None:
-            yield _parse_in_python(file, block, kind, chosen)
+            yield _parse_in_python(file, block, kind, chosen, optional)
         else:
             yield RowBlock(file, columns, block.numbers, block.bad, block.share)
 
 
-def _parse_by_arrow(block: LineBlock, kind: str, chosen: Mapping[str, str]) -> dict[str, Any] | None:
+def _parse_by_arrow(block: LineBlock, kind: str, chosen: Mapping[str, str], optional: Roles) -> dict[str, Any] | None:
     arrow, reader = require("pyarrow", extra="train"), require("pyarrow.json", extra="train")
     n = len(block.numbers)
     # Arrow reads objects, not lines: each line has to begin one, and there have to be as many.
@@ -53,7 +57,7 @@ def _parse_by_arrow(block: LineBlock, kind: str, chosen: Mapping[str, str]) -> d
         )
     except (arrow.ArrowInvalid, arrow.ArrowNotImplementedError):
         return None
-    if table.num_rows != n or _more_roles(table.column_names, kind, chosen):
+    if table.num_rows != n or _more_roles(table.column_names, kind, chosen, optional):
         return None
     return {role: arrow.concat_arrays(table[name].chunks) for role, name in chosen.items()}
 
@@ -71,12 +75,12 @@ def _arrow_type(arrow: Any, role: str, value: Any) -> Any:
     return None
 
 
-def _more_roles(names: list[str], kind: str, chosen: Mapping[str, str]) -> bool:
+def _more_roles(names: list[str], kind: str, chosen: Mapping[str, str], optional: Roles) -> bool:
     """Whether there are columns for roles that were not chosen from the first rows, or two for one role."""
     unused = [name for name in names if name not in chosen.values()]
     if kind == "pairs" and numbered_negatives(unused):
         return True
-    return any(matching_names(unused, known) for role, known in ROLES[kind].items() if role not in chosen)
+    return any(matching_names(unused, known) for known in optional.values())
 
 
 def _has_deep_lines(block: LineBlock) -> bool:
@@ -96,13 +100,13 @@ def _object(text: str) -> dict[str, Any] | None:
     return row if isinstance(row, dict) else None
 
 
-def _parse_in_python(file: Path, block: LineBlock, kind: str, chosen: Mapping[str, str]) -> RowBlock:
+def _parse_in_python(file: Path, block: LineBlock, kind: str, chosen: Mapping[str, str], optional: Roles) -> RowBlock:
     rows: list[dict[str, Any]] = []
     numbers, bad = [], list(block.bad)
     for number, text in zip(block.numbers.tolist(), block.texts(), strict=True):
         if not text.strip():
             continue
-        cells = _cells(text, kind, chosen)
+        cells = _cells(text, kind, chosen, optional)
         if isinstance(cells, str):
             bad.append((number, cells))
         else:
@@ -113,7 +117,7 @@ def _parse_in_python(file: Path, block: LineBlock, kind: str, chosen: Mapping[st
     return RowBlock(file, columns, np.array(numbers, np.int64), bad, block.share)
 
 
-def _cells(text: str, kind: str, chosen: Mapping[str, str]) -> dict[str, Any] | str:
+def _cells(text: str, kind: str, chosen: Mapping[str, str], optional: Roles) -> dict[str, Any] | str:
     """The cells of a line by role, or what is wrong with it."""
     try:
         row = json.loads(text)
@@ -124,11 +128,7 @@ def _cells(text: str, kind: str, chosen: Mapping[str, str]) -> dict[str, Any] | 
         return f"{quote(row)}, expected an object"
     if not whole:
         return "half of a surrogate pair (an escape such as \\ud800), which is not valid text"
-    further = {
-        role: names
-        for role, known in ROLES[kind].items()
-        if role not in chosen and (names := matching_names(row, known))
-    }
+    further = {role: names for role, known in optional.items() if (names := matching_names(row, known))}
     if further and kind != "pairs":
         role, (name, *_) = next(iter(further.items()))
         return f"{name} as the {role}, which the first rows lack; expected it in all rows or in none"

@@ -22,10 +22,13 @@ from numpy.typing import NDArray
 from negwise.errors import InputError, require
 
 MAX_LINE = 2**26
+XZ_MEMORY = 2**28
+"""Bytes that unpacking xz may take. ``xz -9`` needs 65 MB; a file can ask for gigabytes in its first bytes."""
 BLOCK_BYTES = 2**21
 """Large enough for the cost of a block to be that of its bytes, small enough for a cache."""
 
 _GZIP, _XZ, _ZSTD = b"\x1f\x8b", b"\xfd7zXZ\x00", b"\x28\xb5\x2f\xfd"
+_PIECE = 2**16
 _BOM = b"\xef\xbb\xbf"
 
 BadLine = tuple[int, str]
@@ -87,11 +90,47 @@ def open_bytes(path: Path) -> Iterator[tuple[BinaryIO, BinaryIO, int]]:
         if first.startswith(_GZIP):
             stream = gzip.GzipFile(fileobj=raw)
         elif first.startswith(_XZ):
-            stream = lzma.LZMAFile(raw)  # noqa: SIM115 (closed with the file that it reads)
+            stream = io.BufferedReader(_Xz(raw), _PIECE)
         elif first.startswith(_ZSTD):
             arrow = require("pyarrow", extra="train")
             stream = arrow.CompressedInputStream(arrow.PythonFile(raw, "r"), "zstd")
         yield stream, raw, path.stat().st_size
+
+
+class _Xz(io.RawIOBase):
+    """Unpacks xz, one stream or several, within `XZ_MEMORY`: ``lzma.LZMAFile`` takes no such limit."""
+
+    def __init__(self, raw: BinaryIO) -> None:
+        self._raw, self._packed = raw, b""
+        self._stream = lzma.LZMADecompressor(memlimit=XZ_MEMORY)
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, target: Any) -> int:
+        while True:
+            if self._stream.eof and not self._next_stream():
+                return 0
+            if self._stream.needs_input and not self._packed:
+                self._packed = self._raw.read(_PIECE)
+                if not self._packed:
+                    raise EOFError("the file ends before its last stream does")
+            data = self._stream.decompress(self._packed, len(target))
+            self._packed = b""
+            if data:
+                target[: len(data)] = data
+                return len(data)
+
+    def _next_stream(self) -> bool:
+        """Begin the stream that follows the one that has ended, behind zeros; false at the end of the file."""
+        rest = self._stream.unused_data.lstrip(b"\0")
+        while not rest:
+            piece = self._raw.read(_PIECE)
+            if not piece:
+                return False
+            rest = piece.lstrip(b"\0")
+        self._stream, self._packed = lzma.LZMADecompressor(memlimit=XZ_MEMORY), rest
+        return True
 
 
 def first_bytes(path: Path) -> bytes:
@@ -122,7 +161,14 @@ def _whole_lines(path: Path, stream: BinaryIO, block_bytes: int) -> Iterator[byt
                 parts.append(piece[cut:])
                 held += len(piece) - cut
                 _check_line(path, lines + 1, held)
-    except (EOFError, OSError, lzma.LZMAError, zlib.error) as error:
+    except lzma.LZMAError as error:
+        if "memory" not in str(error).lower():
+            raise InputError(f"{path}, after line {lines}: reading failed ({error}). Is the file complete?") from error
+        raise InputError(
+            f"{path}: unpacking takes more than {XZ_MEMORY:,} bytes of memory. Pack it anew: "
+            f"xz -dc {path.name} | xz -6 > NEW."
+        ) from error
+    except (EOFError, OSError, zlib.error) as error:
         raise InputError(f"{path}, after line {lines}: reading failed ({error}). Is the file complete?") from error
     if parts:
         yield b"".join(parts) + b"\n"

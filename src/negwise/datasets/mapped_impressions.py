@@ -14,6 +14,7 @@ from negwise.datasets.impression_lists import (
     history_blocks,
 )
 from negwise.datasets.mapped_arrays import ArrayWriter, open_arrays, open_lists
+from negwise.datasets.progress_parts import within
 from negwise.datasets.ragged import Ragged, narrow
 from negwise.datasets.source import Source
 from negwise.datasets.table_cache import get_or_build, read_batches
@@ -30,17 +31,19 @@ def mapped_impressions(source: Source, progress: Progress | None = None) -> Impr
 
     def build(folder: Path) -> dict[str, Any]:
         with ArrayWriter(folder) as columns:
-            _write_columns(source, columns, _share(progress, 0))
+            _write_columns(source, columns, within(progress, *PARTS[0:2]))
         data = _impressions(source, open_arrays(folder, columns.kinds))
         with ArrayWriter(folder) as lists:
-            for block in click_blocks(data, _share(progress, 1)):
+            for block in click_blocks(data, within(progress, *PARTS[1:3])):
                 lists.write("click.rows", block.click_rows)
                 lists.write("click.items", block.click_items)
                 lists.write_lists("clicked", block.clicked)
                 lists.write_lists("not_clicked", block.not_clicked)
         clicks = open_arrays(folder, {name: lists.kinds[name] for name in ("click.rows", "click.items")})
         with ArrayWriter(folder) as histories:
-            for users in history_blocks(data, clicks["click.rows"], clicks["click.items"], _share(progress, 2)):
+            for users in history_blocks(
+                data, clicks["click.rows"], clicks["click.items"], within(progress, *PARTS[2:4])
+            ):
                 histories.write_lists("histories", users)
         return {"arrays": columns.kinds | lists.kinds | histories.kinds}
 
@@ -86,11 +89,3 @@ def _impressions(source: Source, arrays: dict[str, Any]) -> Impressions:
         None if source.parts == ("",) else arrays["part"],
         lists,
     )
-
-
-def _share(progress: Progress | None, part: int) -> Progress | None:
-    """``progress`` of the whole from that of one of `PARTS`."""
-    if progress is None:
-        return None
-    first, last = PARTS[part : part + 2]
-    return lambda share: progress(first + (last - first) * share)

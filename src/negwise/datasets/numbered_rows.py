@@ -28,7 +28,7 @@ class NumberedRows:
             table.write({"user": names, "item": others, "time": times})
         table.write_names("user", "users")
 
-    Columns of ids are dictionary arrays of texts (N,) whose dictionaries are in the order of first appearance.
+    Columns of ids are dictionary arrays (N,) of texts or whole numbers, in the order of first appearance.
     """
 
     def __init__(self, folder: Path, name: str, columns: Mapping[str, str], ids: tuple[str, ...]) -> None:
@@ -77,10 +77,17 @@ class NumberedRows:
         """The numbers of ``role`` in each block that waits."""
         arrow = require("pyarrow", extra="train")
         blocks = [columns[role] for columns in self._waiting]
-        parts = [self._names[role], *(block.dictionary for block in blocks)]
+        parts = _of_one_type(arrow, [self._names[role], *(block.dictionary for block in blocks)])
         # The names that are known come first and are distinct, so they keep their numbers.
         known = arrow.concat_arrays(parts).dictionary_encode()
         self._names[role] = known.dictionary
         numbers = np.split(known.indices.to_numpy(zero_copy_only=False), np.cumsum([len(part) for part in parts])[:-1])
         codes = [block.indices.to_numpy(zero_copy_only=False) for block in blocks]
         return [of[code] for of, code in zip(numbers[1:], codes, strict=True)]
+
+
+def _of_one_type(arrow: Any, parts: list[Any]) -> list[Any]:
+    """``parts`` in the type that all of them have, or as texts: a number and its text are one id."""
+    found = {part.type for part in parts if len(part)}
+    kind = found.pop() if len(found) == 1 else arrow.string()
+    return [part.cast(kind) for part in parts]

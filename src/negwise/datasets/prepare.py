@@ -15,6 +15,7 @@ from negwise.datasets.mapped_arrays import let_go
 from negwise.datasets.mapped_impressions import mapped_impressions
 from negwise.datasets.near_duplicates import THRESHOLD, WIDTH, near_duplicate_groups
 from negwise.datasets.pairs import PairTable, pair_task
+from negwise.datasets.progress_parts import within
 from negwise.datasets.ragged import Ints, Ragged, flat_indices, offsets_of
 from negwise.datasets.read_interactions import COLUMNS
 from negwise.datasets.sequences import Sequences, sequence_task, sequences_from_rows
@@ -26,6 +27,8 @@ from negwise.errors import InputError
 from negwise.stages import Progress, stage
 
 HISTORY = 50
+LOADED, READ = 0.5, 0.2
+"""Shares of the time: of loading sequences in their split, and of reading columns in the loading."""
 DEFAULT_SPLIT = {"impressions": "time", "sequences": "last", "pairs": "random"}
 
 
@@ -67,7 +70,8 @@ def _prepare(
     if name == "pairs":
         return _prepare_pairs(source, split_name, shares, seed)
     if name == "sequences":
-        return sequence_task(load_sequences(source), split_name, shares, history, seed, source.path)
+        loaded = load_sequences(source, within(progress, 0.0, LOADED))
+        return sequence_task(loaded, split_name, shares, history, seed, source.path, within(progress, LOADED, 1.0))
     task = impression_task(load_impressions(source, progress), split_name, shares, history, seed, source.path)
     return replace(task, texts=_news_texts(source, task)) if source.kind == "mind" else task
 
@@ -86,12 +90,14 @@ def int_column(table: Any, name: str) -> Ints:
     return table[name].to_numpy().astype(np.int64)
 
 
-def load_sequences(source: Source) -> Sequences:
+def load_sequences(source: Source, progress: Progress | None = None) -> Sequences:
     """The positives of each user in the order of time."""
     names = ["user", "item", "label"]
     if not source.tables["interactions"]["time"].null_count:
         names.append("time")
     columns = read_columns(source.folder, "interactions", names)
+    if progress is not None:
+        progress(READ)
     return sequences_from_rows(
         columns["user"],
         columns["item"],
@@ -99,6 +105,7 @@ def load_sequences(source: Source) -> Sequences:
         len(source.tables["users"]),
         len(source.tables["items"]),
         columns["label"],
+        within(progress, READ, 1.0),
     )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -92,6 +93,21 @@ def difference(lists: Ragged, others: Ragged) -> Ragged:
     at = np.searchsorted(theirs, mine)
     kept = np.append(theirs, -1)[at] != mine
     return Ragged(offsets_of(np.bincount(lists.rows[kept], minlength=len(lists))), lists.ids[kept])
+
+
+def blocks_of_rows(offsets: Ints, size: int) -> list[tuple[int, int]]:
+    """(first, last) of rows side by side that have about ``size`` ids together; ``last`` is not among them."""
+    n = len(offsets) - 1
+    ends = np.searchsorted(offsets, np.arange(size, int(offsets[-1]) + size, size)).clip(max=n)
+    bounds = np.unique(np.concatenate(([0], ends, [n]))).tolist()
+    return list(pairwise(bounds))
+
+
+def stacked(blocks: Iterable[Ragged]) -> Ragged:
+    """The rows of all ``blocks``, one after the other."""
+    parts = list(blocks)
+    lengths = [part.lengths for part in parts]
+    return Ragged(offsets_of(np.concatenate(lengths)), np.concatenate([part.ids for part in parts]))
 
 
 def offsets_of(lengths: NDArray[np.integer[Any]]) -> Ints:

@@ -15,10 +15,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from negwise.datasets.bad_rows import BadRows
+from negwise.datasets.data_names import shown
 from negwise.datasets.delimited import IDS
 from negwise.datasets.id_columns import id_texts, keep
 from negwise.datasets.numbered_rows import NumberedRows
-from negwise.datasets.positives import Condition, holds
+from negwise.datasets.positives import VALUE, Condition, Matches, holds
 from negwise.datasets.row_blocks import RowBlock, Wrong, cell
 from negwise.datasets.timestamps import looks_like_a_day, times_of
 from negwise.errors import InputError, quote, require
@@ -28,23 +29,28 @@ _LABELS = {"1": 1, "0": 0, "1.0": 1, "0.0": 0, "true": 1, "false": 0}
 
 
 def read_interactions(
-    blocks: Iterable[RowBlock], folder: Path, bad_rows: BadRows, positive: Condition | None = None
+    blocks: Iterable[RowBlock], folder: Path, bad_rows: BadRows, name: str, positive: Condition | None = None
 ) -> int:
-    """Write the tables. Returns the number of good rows. ``positive`` makes the labels, from the role "value"."""
-    days = _Days()
+    """Write the tables of the data ``name``. Returns the number of good rows.
+
+    ``positive`` makes the labels, from the role `VALUE`.
+    """
+    days, matches = _Days(), None if positive is None else Matches(positive)
     with NumberedRows(folder, "interactions", COLUMNS, IDS) as table:
         for block in blocks:
             cells, wrong = block.columns, Wrong()
             names = {role: id_texts(cells[role], role, wrong) for role in IDS if role in cells}
             time = times_of(cells["time"], wrong) if "time" in cells else None
             if positive is not None:
-                label = holds(positive, cells["value"], wrong)
+                label = holds(positive, cells[VALUE], wrong)
             else:
                 label = _labels(cells["label"], wrong) if "label" in cells else np.ones(len(block), np.int8)
             good = block.report(wrong, bad_rows)
             names = {role: keep(ids, good) for role, ids in names.items()}
             if good is not None:
                 label, time = label[good], None if time is None else time[good]
+            if matches is not None:
+                matches.add(cells[VALUE], label)
             table.write(
                 {
                     "user": names["user"],
@@ -57,6 +63,8 @@ def read_interactions(
             if time is not None:
                 days.check(block.file, time)
     days.refuse()
+    if matches is not None:
+        matches.check(name)
     table.write_names("user", "users")
     table.write_names("item", "items")
     return table.rows
@@ -93,10 +101,10 @@ class _Days:
             self._last, self._file = int(times[-1]) // 1000, file
 
     def refuse(self) -> None:
-        if self._open and self._last is not None:
+        if self._open and self._last is not None and self._file is not None:
             raise InputError(
-                f"{self._file}: every time looks like a day (the last: {self._last}); as seconds since 1970 all would "
-                f"be in 1970. Write days as {date.fromisoformat(str(self._last)).isoformat()}."
+                f"{shown(self._file)}: every time looks like a day (the last: {self._last}); as seconds since 1970 "
+                f"all would be in 1970. Write days as {date.fromisoformat(str(self._last)).isoformat()}."
             )
 
 

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from negwise.datasets.bad_rows import BadRows
+from negwise.datasets.data_names import shown
 from negwise.datasets.line_blocks import BadLine
 
 Wrong = dict[int, str]
@@ -34,6 +35,11 @@ class RowBlock:
 
     def __len__(self) -> int:
         return len(self.numbers)
+
+    @property
+    def place(self) -> str:
+        """``log.csv, from line 7``."""
+        return f"{shown(self.file)}, from {self.unit} {self.numbers[0]}" if len(self) else shown(self.file)
 
     def report(self, wrong: Wrong, bad_rows: BadRows) -> NDArray[np.bool_] | None:
         """Tell ``bad_rows`` what is wrong, in the order of the file. Returns which rows are good (N,); None for all."""

@@ -7,7 +7,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from negwise.datasets.ragged import Ints, Ragged, narrow, offsets_of
+from negwise.datasets.progress_parts import within
+from negwise.datasets.ragged import Ints, Ragged, blocks_of_rows, narrow, offsets_of, stacked
 from negwise.datasets.splits import (
     TEST,
     TRAIN,
@@ -20,9 +21,14 @@ from negwise.datasets.splits import (
 )
 from negwise.datasets.task_data import Examples, SequenceWindows, TaskData, check_splits
 from negwise.errors import InputError
+from negwise.stages import Progress
 
 SEQUENCE_SPLITS = ("last", "user", "time")
 
+BLOCK = 2**20
+"""About as many items at a time."""
+PARTS = (0.0, 0.4, 0.75, 0.85)
+"""Where the lists of evaluation, of training and the windows end, as shares of the time of a split."""
 CONTEXT_ONLY = 3
 """Label of items of held-out users that are only context: never positives, and not in training."""
 
@@ -50,7 +56,13 @@ class Sequences:
 
 
 def sequences_from_rows(
-    users: Ints, items: Ints, times: Ints | None, n_users: int, n_items: int, labels: NDArray[np.int8] | None = None
+    users: Ints,
+    items: Ints,
+    times: Ints | None,
+    n_users: int,
+    n_items: int,
+    labels: NDArray[np.int8] | None = None,
+    progress: Progress | None = None,
 ) -> Sequences:
     """Sequences from rows in any order. Rows of a user with equal times keep the order of the file."""
     disliked = None
@@ -58,12 +70,26 @@ def sequences_from_rows(
         disliked = Ragged.of_pairs(users[labels == 0], items[labels == 0], n_users)
         liked = labels == 1
         users, items, times = users[liked], items[liked], None if times is None else times[liked]
-    order = np.argsort(users, kind="stable") if times is None else np.lexsort((times, users))
     offsets = offsets_of(np.bincount(users, minlength=n_users))
+    order = np.argsort(users, kind="stable")
+    if times is not None:
+        for first, last in blocks_of_rows(offsets, BLOCK):
+            rows = order[offsets[first] : offsets[last]]
+            rows[:] = rows[np.lexsort((times[rows], users[rows]))]
+            if progress is not None:
+                progress(last / n_users)
     return Sequences(items[order], offsets, None if times is None else times[order], n_items, disliked)
 
 
-def sequence_task(data: Sequences, split: str, shares: SplitSizes, max_length: int, seed: int, path: str) -> TaskData:
+def sequence_task(
+    data: Sequences,
+    split: str,
+    shares: SplitSizes,
+    max_length: int,
+    seed: int,
+    path: str,
+    progress: Progress | None = None,
+) -> TaskData:
     """A task of examples (previous items -> next item). By ``split``:
 
     ``last``: each user's last item is test, the one before it validation (users with fewer than 3 items are in training
@@ -81,9 +107,11 @@ def sequence_task(data: Sequences, split: str, shares: SplitSizes, max_length: i
     data = replace(data, times=None)  # not needed any more, and as large as the items
     users, in_training = data.users, split_of == TRAIN
     # Lists before examples: sorting takes memory, which examples would take as well.
-    eval_exclusions = Ragged.of_pairs(users, data.items, data.n_users)
-    train_exclusions = Ragged.of_pairs(users[in_training], data.items[in_training], data.n_users)
+    eval_exclusions = _item_sets(data, None, within(progress, *PARTS[0:2]))
+    train_exclusions = _item_sets(data, in_training, within(progress, *PARTS[1:3]))
     windows = _training_windows(data, users, in_training, max_length)
+    if progress is not None:
+        progress(PARTS[3])
     train, val, test = (_examples(data, users, split_of == which, max_length) for which in (TRAIN, VAL, TEST))
     task = TaskData(
         "sequences",
@@ -102,6 +130,21 @@ def sequence_task(data: Sequences, split: str, shares: SplitSizes, max_length: i
         notes=tuple(notes),
     )
     return check_splits(task, path)
+
+
+def _item_sets(data: Sequences, chosen: NDArray[np.bool_] | None, progress: Progress | None) -> Ragged:
+    """The ``chosen`` items of each user as a sorted set, some users at a time."""
+    blocks = []
+    for first, last in blocks_of_rows(data.offsets, BLOCK):
+        rows = slice(int(data.offsets[first]), int(data.offsets[last]))
+        users = np.repeat(np.arange(last - first), np.diff(data.offsets[first : last + 1]))
+        items = data.items[rows]
+        if chosen is not None:
+            users, items = users[chosen[rows]], items[chosen[rows]]
+        blocks.append(Ragged.of_pairs(users, items, last - first))
+        if progress is not None:
+            progress(last / data.n_users)
+    return stacked(blocks)
 
 
 def _split_labels(data: Sequences, split: str, shares: SplitSizes, seed: int, path: str) -> SplitLabels:

@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from negwise.datasets.bad_rows import BadRows, Problem, check_skip_bad
+from negwise.datasets.data_names import shown
 from negwise.datasets.docstring_pairs import read_docstring_pairs
-from negwise.datasets.file_rows import VALUE, choose_roles, read_blocks
+from negwise.datasets.file_rows import choose_roles, read_blocks
 from negwise.datasets.formats import DetectedFormat, detect_format
 from negwise.datasets.frames import as_path
-from negwise.datasets.positives import Condition, parse_condition
+from negwise.datasets.positives import VALUE, Condition, parse_condition
 from negwise.datasets.read_interactions import read_interactions
 from negwise.datasets.read_mind import read_mind
 from negwise.datasets.read_pairs import read_pairs
+from negwise.datasets.row_blocks import RowBlock
 from negwise.datasets.table_cache import LAYOUT, cache_folder, cached_facts, content_key, get_or_build, open_tables
 from negwise.datasets.use_of_columns import Remark, describe_columns
 from negwise.errors import InputError
@@ -74,6 +76,7 @@ def read(
     check_skip_bad(skip_bad)
     cache_path = Path(cache) if cache is not None else cache_folder()
     path = as_path(data, cache_path)
+    name = shown(Path(path))
     if os.fspath(path) == "clicks":
         raise InputError("clicks is simulated, not read from a file. In Python: negwise.datasets.clicks().task().")
     if os.fspath(path) == "docs":
@@ -83,33 +86,35 @@ def read(
     condition = None if positive is None else parse_condition(positive)
     detected = detect_format(Path(path), roles)
     if detected.kind == "mind" and condition is not None:
-        raise InputError(f"{path}: positive={condition}, but MIND has clicks of its own. Leave it out.")
+        raise InputError(f"{name}: positive={condition}, but MIND has clicks of its own. Leave it out.")
     chosen = {} if detected.kind == "mind" else choose_roles(detected, roles, condition)
 
     def build(folder: Path) -> dict[str, Any]:
         bad_rows = BadRows(skip_bad)
-        with stage(f"reading {path}", progress) as tell:
-            rows = _read(detected, folder, bad_rows, chosen, condition, tell)
+        with stage(f"reading {name}", progress) as tell:
+            rows = _read(detected, folder, bad_rows, chosen, condition, name, tell)
         bad_rows.check_limit(rows)
         if not rows:
-            raise InputError(f"{path}: {detected.kind} without a single row. Is the file complete?")
+            raise InputError(f"{name}: {detected.kind} without a single row. Is the file complete?")
         listed = [asdict(problem) | {"file": files.index(problem.file)} for problem in bad_rows.problems]
-        facts = {"path": str(path), "kind": detected.kind, "digest": key, "parts": detected.parts}
+        facts = {"path": name, "kind": detected.kind, "digest": key, "parts": detected.parts}
         remarks = describe_columns(detected, chosen, condition, folder)
         taken = {role: name for role, name in chosen.items() if role != VALUE}  # a remark tells of that one
         used = {"columns": taken, "remarks": [asdict(remark) for remark in remarks]}
         return {**facts, **used, "rows": rows, "problems": listed}
 
-    files = [str(file) for file in detected.files]
+    files = [shown(file) for file in detected.files]
     options: list[Any] = [sorted(roles.items()), detected.parts, *([] if condition is None else [str(condition)])]
-    with stage(f"looking whether {path} was read before"):
+    if detected.partitions:  # the files do not have them
+        options.append([sorted(values.items()) for values in detected.partitions])
+    with stage(f"looking whether {name} was read before"):
         key = content_key(f"{detected.kind}/{detected.form}", detected.files, options, cache_path)
     folder, facts = get_or_build(f"{key}-{LAYOUT}", cache_path, build)
     bad_rows = BadRows(skip_bad)
     for problem in facts["problems"]:
         bad_rows.add_problem(Problem(**problem | {"file": files[problem["file"]]}))
     bad_rows.check_limit(facts["rows"])  # skip_bad may be lower now than when the cache was written
-    return _source(str(path), facts, folder, tuple(bad_rows.problems))
+    return _source(name, facts, folder, tuple(bad_rows.problems))
 
 
 def open_source(key: str, cache: str | os.PathLike[str] | None = None) -> Source:
@@ -142,12 +147,24 @@ def _read(
     bad_rows: BadRows,
     chosen: Mapping[str, str],
     positive: Condition | None,
+    name: str,
     progress: Progress | None,
 ) -> int:
     """Write the tables of ``detected``. Returns the number of good rows."""
-    if detected.kind == "mind":
-        return read_mind(detected, folder, bad_rows, progress)
+    place = name
     blocks = read_blocks(detected, chosen, progress)
-    if detected.kind == "pairs":
-        return read_pairs(blocks, folder, bad_rows, chosen)
-    return read_interactions(blocks, folder, bad_rows, positive)
+
+    def noted() -> Iterator[RowBlock]:
+        nonlocal place
+        for block in blocks:
+            place = block.place
+            yield block
+
+    try:
+        if detected.kind == "mind":
+            return read_mind(detected, folder, bad_rows, progress)
+        if detected.kind == "pairs":
+            return read_pairs(noted(), folder, bad_rows, chosen)
+        return read_interactions(noted(), folder, bad_rows, name, positive)
+    except MemoryError as error:
+        raise InputError(f"{place}: not enough memory ({error}). Is this the right file?") from error

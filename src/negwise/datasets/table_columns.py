@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
 
+from negwise.datasets.data_names import shown
 from negwise.errors import InputError
 
 INTERACTIONS = {
@@ -51,13 +52,13 @@ def choose_columns(path: Path, kind: str, names: Sequence[str], wanted: Mapping[
         if role not in roles:
             raise InputError(f"columns: {role!r} is not a role of {kind}; the roles are {', '.join(roles)}.")
         if name not in names:
-            raise InputError(f"{path}: no column {name!r} for the role {role}. Columns: {', '.join(names)}.")
+            raise InputError(f"{shown(path)}: no column {name!r} for the role {role}. Columns: {', '.join(names)}.")
     chosen = dict(wanted)
     for role in roles:
         found = [] if role in chosen else candidates(role, kind, names)
         if len(found) > 1:
             raise InputError(
-                f"{path}: {role} could be any of {', '.join(found)}. Choose one: --column {role}=NAME "
+                f"{shown(path)}: {role} could be any of {', '.join(found)}. Choose one: --column {role}=NAME "
                 f"(in Python: columns={{'{role}': NAME}})."
             )
         if found:
@@ -66,7 +67,7 @@ def choose_columns(path: Path, kind: str, names: Sequence[str], wanted: Mapping[
         chosen |= numbered_negatives(names)
     missing = [role for role in NEEDED[kind] if role not in chosen]
     if missing:
-        raise InputError(f"{path}: no column for {', '.join(missing)}. Columns: {', '.join(names)}.")
+        raise InputError(f"{shown(path)}: no column for {', '.join(missing)}. Columns: {', '.join(names)}.")
     return chosen
 
 

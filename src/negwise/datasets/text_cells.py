@@ -69,7 +69,8 @@ def as_text(column: Any) -> Any:
     arrow = require("pyarrow", extra="train")
     types, kind = arrow.types, column.type
     if types.is_dictionary(kind):
-        return as_text(column.cast(kind.value_type))
+        values = as_text(column.dictionary)
+        return None if values is None else values.take(column.indices)
     if types.is_null(kind) or types.is_string(kind) or types.is_large_string(kind) or types.is_string_view(kind):
         return column.cast(arrow.string())
     if types.is_binary(kind) or types.is_large_binary(kind):

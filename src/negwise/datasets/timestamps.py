@@ -58,9 +58,14 @@ def _times_in_python(cells: list[Any]) -> Times:
 def _times_by_arrow(column: Any) -> Times:
     arrow = require("pyarrow", extra="train")
     types, kind = arrow.types, column.type
+    if types.is_dictionary(kind):
+        return _of_rows(_times_by_arrow(column.dictionary), column)
     if types.is_string(kind) or types.is_large_string(kind):
         column = _parsed(arrow, column)
         kind = column.type
+        if types.is_string(kind) or types.is_large_string(kind):
+            encoded = column.dictionary_encode()
+            return _of_rows(_times_in_python(encoded.dictionary.to_pylist()), encoded)
     empty = column.is_null().to_numpy(zero_copy_only=False)
     if types.is_timestamp(kind):
         # As datetime.timestamp() has it: seconds as a float, from microseconds.
@@ -74,9 +79,14 @@ def _times_by_arrow(column: Any) -> Times:
         bad = empty | ~(np.abs(seconds) <= 10**15)  # also what is no number
         seconds = np.where(bad, 0.0, seconds)
         return np.rint(np.where(np.abs(seconds) >= MILLISECONDS_FROM, seconds, seconds * 1000)).astype(np.int64), bad
-    encoded = column if types.is_dictionary(kind) else column.dictionary_encode()
-    times, bad = _times_in_python(encoded.dictionary.to_pylist())
-    codes = encoded.indices.fill_null(len(times)).to_numpy(zero_copy_only=False)
+    return _times_in_python(column.to_pylist())
+
+
+def _of_rows(distinct: Times, encoded: Any) -> Times:
+    """The times of rows, from those of the values of their dictionary. A null is no time."""
+    times, bad = distinct
+    codes = encoded.indices.fill_null(0).to_numpy(zero_copy_only=False).astype(np.int64)
+    codes[encoded.indices.is_null().to_numpy(zero_copy_only=False)] = len(times)
     return np.append(times, 0)[codes], np.append(bad, True)[codes]
 
 
