@@ -32,10 +32,13 @@ def test_an_exported_model_is_the_same_model(name, world, tmp_path):
     assert not [file for file in out.rglob("*") if file.suffix in (".pt", ".pkl", ".bin")]
     card = (out / "README.md").read_text()
     test = json.loads((world / "runs" / name / "result.json").read_text())["evaluations"]["test"]
-    low, high = (test["auc"] + sign * 1.6448536 * test["auc_se"] for sign in (-1, 1))
+    low, high = (min(max(test["auc"] + sign * 1.6448536 * test["auc_se"], 0), 1) for sign in (-1, 1))
     assert f"auc {test['auc']:.4f}, 90% interval {low:.4f} .. {high:.4f} (the metric that counted)" in card
     assert f"`--k {model.record.k}`" in card and "K at the end of training" in card
     assert "nw.load(" in card and model.record.provenance["data_digest"] in card
+    place, file = model.record.provenance["data"].rsplit("/", 1)
+    assert f"- {file}: " in card
+    assert not [one for one in out.iterdir() if place.encode() in one.read_bytes()]  # nobody learns where it lay
 
 
 @pytest.mark.parametrize("name", ["bert4rec", "naml"])
