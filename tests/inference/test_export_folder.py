@@ -96,8 +96,13 @@ needs_onnx = pytest.mark.skipif(
 )
 
 
+QUICK_TO_EXPORT = ("siamese-cnn", "bert4rec")
+
+
 @needs_onnx
-@pytest.mark.parametrize("name", ["siamese-cnn", "bert4rec", pytest.param("naml", marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    "name", [name if name in QUICK_TO_EXPORT else pytest.param(name, marks=pytest.mark.slow) for name in MODELS]
+)
 @pytest.mark.filterwarnings("ignore")  # the exporter's own
 def test_onnx_gives_the_vectors_of_torch(name, world, tmp_path):
     import onnxruntime
@@ -106,11 +111,11 @@ def test_onnx_gives_the_vectors_of_torch(name, world, tmp_path):
     out = model.export(tmp_path / "out", onnx=True)
     assert "encoder.onnx" in (out / "README.md").read_text()
     session = onnxruntime.InferenceSession(str(out / "encoder.onnx"))
-    if name == "siamese-cnn":
+    if model.record.task == "pairs":
         texts = ["t1w1 t2w2 c3", "c1", "t3w3 " * 30]
         given = {"tokens": model.tokenizer.encode(texts, model.record.lengths["body"]).astype(np.int64)}
         expected = model.encode(texts)
-    elif name == "bert4rec":
+    elif model.record.task == "sequences":
         given = {"items": np.array([[3, 4, 5, 0], [9, 1, 2, 7]]), "mask": np.array([[True] * 3 + [False], [True] * 4])}
         ids = model.item_ids()
         rows = [[3, 4, 5], [9, 1, 2, 7]]
