@@ -5,6 +5,7 @@ import gzip
 import json
 import re
 import time
+from functools import partial
 
 import numpy as np
 import pyarrow as pa
@@ -190,7 +191,7 @@ def test_wrong_articles(negwise, world, tmp_path):
 
 def test_whole_numbers_as_users_keep_their_names(negwise, tmp_path, monkeypatch):
     """Also in the second batch of rows, where a history without a user would have another number."""
-    monkeypatch.setattr("negwise.inference.table_files.ROWS", 2)
+    monkeypatch.setattr("negwise.inference.file_jobs.read_rows", partial(table_files.read_rows, size=2))
     monkeypatch.setenv("NEGWISE_CACHE", str(tmp_path / "cache"))
     rows = [{"user": user, "item": item, "time": item} for user in range(5) for item in range(user, user + 6)]
     nw.train(rows, out=tmp_path / "run", k=2, steps=1, batch_size=4, device="cpu")
