@@ -1,33 +1,46 @@
-"""Serving on one core: the top 10 of 100,000 items for 10,000 users, exact, and vectors of texts.
+"""Serving: the top 10 of 100,000 items for 10,000 users, exact, and vectors of texts and of news.
 
 The top 10 stand beside the obvious lines in NumPy (blocks of scores, `argpartition`, a sort of ten) and in torch
 (blocks of scores, `topk`); all three are checked to agree. `recommend` is the whole call of a BERT4Rec with 10,000
 users: ids looked up, histories encoded, what they have seen left out; beside the same in torch lines. `encode` is the
-whole call, texts in and vectors out, beside the model's own forward pass on tokens that are there already.
+whole call, texts in and vectors out, beside the model's own forward pass on tokens that are there already; and the
+cutting into words alone, which no model can be faster than.
 
-The models have random weights, as speed does not depend on them. ``NEGWISE_DEVICE=cuda`` measures on a GPU, where
-NumPy is left out.
+The models have random weights, as speed does not depend on them::
+
+    python -m benchmarks.serving --json benchmarks/results/serving.json
+    python -m benchmarks.serving --device cuda --json benchmarks/results/serving_h200.json
+
+Each measurement has a process of its own with one thread. On a GPU every call ends with a wait for the device, NumPy is
+left out, and the top 10 is also measured with the maxima of columns first and with larger blocks.
 """
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
+import platform
 import subprocess
 import sys
 import tempfile
 from collections.abc import Callable
+from functools import partial
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 import torch
 from safetensors.torch import save
 from torch import Tensor
 
+import negwise
 from benchmarks.table import Row, peak_extra_mb, seconds
 from negwise.datasets import Ragged
-from negwise.inference import load, top_n
+from negwise.files import write_atomically
+from negwise.inference import best_candidates, load, top_n
 from negwise.models import WordTokenizer, build
 from negwise.protocols import Query
 from negwise.records import ITEMS, TOKENIZER, USERS, ModelRecord, with_manifest
@@ -36,14 +49,15 @@ from negwise.tasks.model_files import arrow_file, as_lists
 ITEMS_N, USERS_N, WIDTH, N, HISTORY = 100_000, 10_000, 64, 10, 20
 BLOCK = 256
 """Queries in a block of the obvious lines, of 100 MB; twice or half as many are no faster."""
-TEXTS, WORDS, VOCABULARY = 4096, 30, 20_000
+WORDS, VOCABULARY = 30, 20_000
+TEXTS = {"cpu": 4096, "cuda": 65_536}
+"""Texts to encode: more where that is fast."""
 REPEATS = 3
 MEMORY_MB = 1000
 
 
-def run() -> list[Row]:
+def run(device: str = "cpu") -> list[Row]:
     """The rows, each measured in a process of its own, so that peaks of memory are its own."""
-    device = os.environ.get("NEGWISE_DEVICE", "cpu")
     rows = []
     for part in ("top_rows", "recommend_rows", "encode_rows"):
         code = (
@@ -58,6 +72,44 @@ def run() -> list[Row]:
     return rows
 
 
+def main() -> int:
+    """Exit 0 where every bar holds, 1 where one is missed."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.serving")
+    parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
+    parser.add_argument("--json", type=Path, help="also write the rows here")
+    parser.add_argument("--commit", default=commit(), help="which code this is (default: asked of git)")
+    asked = parser.parse_args()
+    rows = run(asked.device)
+    for row in rows:
+        print(f"{row.work}: {row.measure} {row.value:,.4g} {row.unit}{'' if row.passed is not False else ' (missed)'}")
+    if asked.json is not None:
+        record = {
+            "command": f"python -m benchmarks.serving --device {asked.device}",
+            "commit": asked.commit,
+            "device": torch.cuda.get_device_name() if asked.device == "cuda" else "one thread of a CPU",
+            "python": platform.python_version(),
+            "machine": platform.machine(),
+            "versions": {"negwise": negwise.__version__, **{name: version(name) for name in ("numpy", "torch")}},
+            "rows": {"serving": [row.to_dict() for row in rows]},
+        }
+        write_atomically(asked.json, json.dumps(record, indent=1) + "\n")
+    return 0 if all(row.passed is not False for row in rows) else 1
+
+
+def commit() -> str:
+    """The commit of this code, and whether anything was changed since."""
+    try:
+        words = {"head": ["rev-parse", "--short", "HEAD"], "changed": ["status", "--porcelain", "-uno"]}
+        here = Path(__file__).parent
+        said = {
+            name: subprocess.run(["git", *line], cwd=here, check=True, capture_output=True, text=True).stdout.strip()
+            for name, line in words.items()
+        }
+    except (OSError, subprocess.CalledProcessError):
+        return "not known"
+    return said["head"] + (", changed" if said["changed"] else "")
+
+
 def top_rows(device: str) -> list[Row]:
     random = torch.Generator().manual_seed(0)
     queries = torch.randn(USERS_N, WIDTH, generator=random).to(device)
@@ -68,18 +120,23 @@ def top_rows(device: str) -> list[Row]:
     }
     if device == "cpu":
         calls["numpy"] = lambda: numpy_lines(queries.numpy(), items.numpy())
+    else:
+        for folded in (False, True):
+            for block in (BLOCK, 4 * BLOCK):
+                how = f"ours, blocks of {block}{', columns first' if folded else ''}"
+                calls[how] = partial(blocked, queries, items, block, folded)
     few = queries[:BLOCK]
     ours = top_n(few, items, N)[0].cpu().numpy()
     # Blocks of other sizes round differently, which may swap near ties.
     assert np.mean(ours == torch_lines(few, items).cpu().numpy()) > 0.999
     assert device != "cpu" or np.mean(ours == numpy_lines(few.numpy(), items.numpy())) > 0.999
     spent = seconds({name: waiting(call, device) for name, call in calls.items()}, REPEATS)
-    fastest = min(value for name, value in spent.items() if name != "ours")
+    fastest = min(spent[name] for name in ("torch", "numpy") if name in spent)
     work = f"top {N} of {ITEMS_N:,} for {USERS_N:,}, width {WIDTH}, {device}"
     return [
         Row(work, "the fastest of NumPy and torch / ours", fastest / spent["ours"], 1.0),
         *(Row(work, f"{name}, whole", value, unit="s", better="lower") for name, value in spent.items()),
-        Row(work, "peak memory of ours", peak_extra_mb(calls["ours"]), MEMORY_MB, "lower", "MB"),
+        Row(work, "peak memory of ours", peak_mb(calls["ours"], device), MEMORY_MB, "lower", "MB"),
     ]
 
 
@@ -88,7 +145,7 @@ def recommend_rows(device: str) -> list[Row]:
         histories = write_recommender(Path(folder))
         model: Any = load(folder)
     users = [f"user {number}" for number in range(USERS_N)]
-    whole = peak_extra_mb(lambda: model.recommend(users, n=N, device=device))
+    whole = peak_mb(lambda: model.recommend(users, n=N, device=device), device)
     network = model.network.to(device)
     table = network.table.contiguous()
 
@@ -116,29 +173,54 @@ def recommend_rows(device: str) -> list[Row]:
 def encode_rows(device: str) -> list[Row]:
     rows = []
     rng = np.random.default_rng(0)
-    texts = [" ".join(f"w{n}" for n in rng.integers(0, VOCABULARY, rng.integers(5, WORDS))) for _ in range(TEXTS)]
-    for name in ("siamese-cnn", "siamese-lstm", "siamese-transformer"):
+    count = TEXTS[device]
+    texts = [" ".join(f"w{n}" for n in rng.integers(0, VOCABULARY, rng.integers(5, WORDS))) for _ in range(count)]
+    for name in ("siamese-cnn", "siamese-lstm", "siamese-transformer", "nrms"):
         with tempfile.TemporaryDirectory() as folder:
             write_text_model(Path(folder), name)
             model: Any = load(folder)
-        tokens = torch.from_numpy(model.tokenizer.encode(texts, WORDS)).to(device)
+        tokenizer = model.reader.tokenizer if name == "nrms" else model.tokenizer
+        tokens = torch.from_numpy(tokenizer.encode(texts, WORDS)).to(device)
         network = model.network.to(device)
+        encode = network.encode_news if name == "nrms" else lambda part, own=network: own.encode_texts(part, "right")
 
-        def forward(network: Any = network, tokens: Tensor = tokens) -> Tensor:
+        def forward(encode: Any = encode, tokens: Tensor = tokens) -> Tensor:
             with torch.no_grad():
-                return torch.cat([network.encode_texts(part, "right") for part in torch.split(tokens, 1024)])
+                return torch.cat([encode(part) for part in torch.split(tokens, 1024)])
 
         def whole(model: Any = model) -> Any:
             return model.encode(texts, device=device, batch_size=1024)
 
         assert np.allclose(forward().cpu().numpy(), whole(), atol=1e-4)
-        spent = seconds({"forward": waiting(forward, device), "whole": whole}, REPEATS)
-        work = f"encode {TEXTS:,} texts, {name}, {device}"
+        calls = {"forward": waiting(forward, device), "whole": waiting(whole, device)}
+        calls["words"] = partial(tokenizer.encode, texts, WORDS)
+        spent = seconds(calls, REPEATS)
+        work = f"encode {count:,} {'titles' if name == 'nrms' else 'texts'}, {name}, {device}"
         rows += [
             Row(work, "throughput beside the forward pass alone", spent["forward"] / spent["whole"], 0.9),
-            Row(work, "texts a second", TEXTS / spent["whole"], unit="/s"),
+            Row(work, "texts a second", count / spent["whole"], unit="/s"),
+            Row(work, "texts a second, cut into words alone", count / spent["words"], unit="/s"),
         ]
     return rows
+
+
+def blocked(queries: Tensor, items: Tensor, rows: int, folded: bool) -> Tensor:
+    """`top_n` with blocks of so many queries, and with the maxima of columns first or not."""
+    sizes: dict[str, Any] = {"BLOCK_ROWS": rows, "BLOCK_SCORES": rows * len(items)}
+    with patch.multiple(best_candidates, FOLDED_ON=("cpu", "cuda") if folded else ("cpu",), **sizes):
+        return top_n(queries, items, N)[0]
+
+
+def peak_mb(call: Callable[[], object], device: str) -> float:
+    """Peak memory during ``call`` above what was held before it, in MB: of the process, or of the GPU."""
+    if device == "cpu":
+        return peak_extra_mb(call)
+    torch.cuda.synchronize()
+    torch.cuda.reset_peak_memory_stats()
+    before = torch.cuda.memory_allocated()
+    call()
+    torch.cuda.synchronize()
+    return (torch.cuda.max_memory_allocated() - before) / 1e6
 
 
 def torch_lines(queries: Tensor, items: Tensor) -> Tensor:
@@ -192,17 +274,26 @@ def write_recommender(folder: Path) -> Any:
 
 
 def write_text_model(folder: Path, name: str) -> None:
-    """An exported siamese model of random weights, with its default settings."""
+    """An exported model of texts, or of titles of news, of random weights, with its default settings."""
     words = ("<pad>", "<unk>", *(f"w{number}" for number in range(VOCABULARY)))
     nothing = np.zeros((1, 1), np.int64)
+    news = name == "nrms"
+    content = {"title": nothing} if news else {"left": nothing, "right": nothing}
     torch.manual_seed(0)
-    network = build(name, {"left": nothing, "right": nothing, "n_words": len(words)})
+    network = build(name, {**content, "n_words": len(words)})
     lengths, sizes = {"title": WORDS, "body": WORDS}, {"n_items": 1, "n_users": 1, "n_words": len(words)}
-    record = ModelRecord(name, "pairs", {}, sizes, lengths, 1, "hit@5", "4")
-    _write(folder, record, network, {TOKENIZER: WordTokenizer(words).to_json()})
+    record = ModelRecord(name, "impressions" if news else "pairs", {}, sizes, lengths, 1, "hit@5", "4")
+    files = {TOKENIZER: WordTokenizer(words).to_json()}
+    if news:
+        files[ITEMS] = arrow_file({"id": ["news"], "title": as_lists(Ragged.of([[2]]))})
+    _write(folder, record, network, files)
 
 
 def _write(folder: Path, record: ModelRecord, network: Any, files: dict[str, bytes]) -> None:
     weights = {"weights.safetensors": save(network.state_dict())}
     for name, content in with_manifest(record, files | weights).items():
         (folder / name).write_bytes(content)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from negwise.cli import main
-from tests.inference.inference_world import MODELS, arguments, make_data, queries_of
+from tests.inference.inference_world import MODELS, arguments, queries_of, write_data
 
 
 @pytest.fixture(scope="session")
@@ -16,7 +16,7 @@ def world(tmp_path_factory):
     home = tmp_path_factory.mktemp("inference")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("NEGWISE_CACHE", str(home / "cache"))
-        data = make_data(home / "data")
+        data = write_data(home / "data")
         asked = {}
         for model in MODELS:
             patch.setattr(sys, "argv", ["negwise", *arguments(model, data, home / "runs" / model)])

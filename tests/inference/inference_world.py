@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import re
-
 import numpy as np
 
 from negwise.datasets import prepare, read
@@ -11,15 +9,6 @@ from negwise.requests import TASK_OF
 from tests.golden.golden_runs import RUNS, arguments, write_data
 
 MODELS = tuple(RUNS)
-
-
-def make_data(folder):
-    """The golden data, in which nobody is without a history."""
-    data = write_data(folder)
-    behaviors = data / "mind" / "behaviors.tsv"
-    lines = behaviors.read_text().splitlines()
-    behaviors.write_text("\n".join(re.sub(r"(\tU\d+\t[^\t]+\t)\t", r"\1N1\t", line) for line in lines) + "\n")
-    return data
 
 
 def queries_of(model, data):
@@ -59,4 +48,4 @@ def queries_of(model, data):
     }
 
 
-__all__ = ["MODELS", "arguments", "make_data", "queries_of"]
+__all__ = ["MODELS", "arguments", "queries_of", "write_data"]

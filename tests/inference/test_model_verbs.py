@@ -1,7 +1,11 @@
 """`encode`, `recommend` and `export` as a person meets them: files in, files out."""
 
 import csv
+import gzip
 import json
+import re
+import time
+from functools import partial
 
 import numpy as np
 import pyarrow as pa
@@ -9,13 +13,20 @@ import pyarrow.parquet as parquet
 import pytest
 
 import negwise as nw
+from negwise.inference import table_files
 
 TEXTS = ["t1w1 t2w2", 'with "quotes", commas', "две\nстроки", "t3w3", "c1 c2"]
 
 
 def write_rows(path, rows):
-    """Rows as a CSV, JSON lines or Parquet, by the ending."""
-    if path.suffix == ".csv":
+    """Rows as a CSV, JSON lines or Parquet, by the ending; packed where that ends in .gz or .zst."""
+    if path.suffix in (".gz", ".zst"):
+        plain = write_rows(path.with_suffix(""), rows)
+        kind = {".gz": "gzip", ".zst": "zstd"}[path.suffix]
+        with pa.output_stream(str(path), compression=kind) as file:
+            file.write(plain.read_bytes())
+        plain.unlink()
+    elif path.suffix == ".csv":
         with path.open("w", newline="") as file:
             writer = csv.DictWriter(file, list(rows[0]))
             writer.writeheader()
@@ -28,6 +39,10 @@ def write_rows(path, rows):
 
 
 def read_rows(path):
+    if path.suffix == ".gz":
+        plain = path.with_name(f"plain-{path.stem}")
+        plain.write_bytes(gzip.decompress(path.read_bytes()))
+        return read_rows(plain)
     if path.suffix == ".csv":
         with path.open(newline="") as file:
             return list(csv.DictReader(file))
@@ -81,6 +96,12 @@ def test_lines_of_a_text_file_and_an_empty_one(negwise, world, tmp_path):
         (["broken.parquet", "--out", "v.npy"], "no Parquet file"),
         (["latin.csv", "--out", "v.npy"], "UTF-8"),
         (["texts.csv", "--side", "up", "--out", "v.npy"], "side: got 'up'"),
+        (["cut.csv.gz", "--out", "v.npy"], "cut.csv.gz: reading failed"),
+        (["texts.parquet.gz", "--out", "v.npy"], "ending '.parquet.gz', expected one of"),
+        (["texts.csv", "--column", "a", "--out", "v.jsonl.xz"], "ending '.jsonl.xz', expected one of"),
+        (["texts.csv", "--column", "a", "--out", "v.npy.gz"], "ending '.npy.gz', expected one of"),
+        (["texts.csv", "--column", "a", "--out", "texts.csv"], "texts.csv: it is read from and would be lost"),
+        (["texts.csv", "--column", "a", "--out", "link.csv"], "link.csv: it is read from and would be lost"),
     ],
 )
 def test_a_wrong_file_exits_2_and_leaves_nothing(negwise, world, tmp_path, monkeypatch, words, said):
@@ -92,10 +113,119 @@ def test_a_wrong_file_exits_2_and_leaves_nothing(negwise, world, tmp_path, monke
     (tmp_path / "ragged.csv").write_text("text,b\n1,2\n3\n")
     (tmp_path / "broken.parquet").write_bytes(b"PAR1 not really")
     (tmp_path / "latin.csv").write_bytes("text\ncafé\n".encode("latin-1"))
+    (tmp_path / "cut.csv.gz").write_bytes(gzip.compress(b"text\n" + bytes(range(65, 91)) * 99)[:-20])
+    (tmp_path / "link.csv").symlink_to(tmp_path / "texts.csv")
     before = sorted(tmp_path.iterdir())
     code, _, err = negwise("encode", world / "runs" / "siamese-cnn", *words)
     assert code == 2 and said in err
     assert sorted(tmp_path.iterdir()) == before
+    assert (tmp_path / "texts.csv").read_text() == "a,b\n1,2\n"
+
+
+ARTICLES = [
+    {"id": "a1", "title": "t1w1 t2w2", "body": "t1w3 c1", "category": "cat1", "subcategory": "sub10"},
+    {"id": "a2", "title": "t4w4", "body": "", "category": "", "subcategory": ""},
+    {"id": "a3", "title": "новая статья", "body": "t5w5", "category": "cat5", "subcategory": ""},
+]
+
+
+@pytest.mark.parametrize("name", ["nrms", "naml", "lstur"])
+@pytest.mark.parametrize("ending", [".csv.gz", ".jsonl", ".parquet"])
+def test_encode_articles(negwise, world, tmp_path, name, ending):
+    run, model = world / "runs" / name, nw.load(world / "runs" / name)
+    file = write_rows(tmp_path / f"news{ending}", ARTICLES)
+    out = tmp_path / "v.jsonl.gz"
+    code, said, err = negwise("encode", run, file, "--out", out, "--batch-size", 2, "--device", "cpu", "--json")
+    assert code == 0, err
+    expected = model.encode([{**row, "abstract": row["body"]} for row in ARTICLES])
+    rows = read_rows(out)
+    assert [row["id"] for row in rows] == ["a1", "a2", "a3"]
+    np.testing.assert_allclose([row["vector"] for row in rows], expected, atol=1e-5)
+    reads = {"nrms": [], "naml": ["body", "category", "subcategory"], "lstur": ["category", "subcategory"]}
+    assert json.loads(said)["columns"] == ["id", "title", *reads[name]]
+    (tmp_path / "titles.txt").write_text("t1w1\nt2w2\n")
+    assert negwise("encode", run, tmp_path / "titles.txt", "--out", tmp_path / "t.csv")[0] == 0
+    assert [row["title"] for row in read_rows(tmp_path / "t.csv")] == ["t1w1", "t2w2"]
+
+
+@pytest.mark.parametrize("ending", [".csv", ".jsonl.gz", ".parquet"])
+def test_new_articles_are_recommended(negwise, world, tmp_path, ending):
+    run = world / "runs" / "naml"
+    news = write_rows(tmp_path / f"news{ending}", ARTICLES)
+    (tmp_path / "h.csv").write_text('history\nN1 N2\nN30 a1\n""\n')
+    (tmp_path / "c.csv").write_text("item\na1\na2\na3\nN5\n")
+    words = ["--items", news, "--candidates", tmp_path / "c.csv", "--n", 4, "--include-seen", "--batch-size", 2]
+    words += ["--input", tmp_path / "h.csv", "--out", tmp_path / "f.csv.gz"]
+    code, _, err = negwise("recommend", run, *words)
+    assert code == 2 and "histories: 2 (1 of 3) without a single item" in err and "--empty serve" in err
+    code, _, err = negwise("recommend", run, *words, "--empty", "serve")
+    assert code == 0, err
+    articles = [{**row, "abstract": row["body"]} for row in ARTICLES]
+    found = nw.load(run).with_items(articles).recommend(
+        histories=[["N1", "N2"], ["N30", "a1"], []], candidates=["a1", "a2", "a3", "N5"], n=4, exclude_seen=False,
+        empty="serve",
+    )  # fmt: skip
+    expected = [(str(row), item) for row, items in enumerate(found) for item, _ in items]
+    assert [(row["user"], row["item"]) for row in read_rows(tmp_path / "f.csv.gz")] == expected and len(expected) == 12
+
+
+def test_wrong_articles(negwise, world, tmp_path):
+    ask = ["--history", "N1", "--items"]
+    news = write_rows(tmp_path / "news.csv", ARTICLES)
+    for name, row, said in (
+        ("naml", {"title": "t1w1"}, "no column id; got title, expected id and title"),
+        ("naml", {"id": "N5", "title": "x"}, "articles: 'N5' is there already"),
+        ("naml", {"id": "n", "title": None}, "row 1: title is None, expected a text"),
+        ("naml", {"id": " ", "title": "x"}, "articles: number 0 has an empty text as its id"),
+        ("naml", {"id": "n", "title": "x", "category": "cat99"}, "category: got 'cat99', which training did not see"),
+        ("bert4rec", ARTICLES[0], "--items: bert4rec knows items by their ids"),
+    ):
+        file = write_rows(tmp_path / "wrong.jsonl", [row])
+        code, _, err = negwise("recommend", world / "runs" / name, *ask, file)
+        assert code == 2 and said in err, err
+    code, _, err = negwise("encode", world / "runs" / "naml", news, "--side", "left", "--out", tmp_path / "v.npy")
+    assert code == 2 and "--side: got left, expected none" in err
+    code, _, err = negwise("recommend", world / "runs" / "naml", *ask, news, "--out", news)
+    assert code == 2 and "it is read from and would be lost" in err
+
+
+def test_whole_numbers_as_users_keep_their_names(negwise, tmp_path, monkeypatch):
+    """Also in the second batch of rows, where a history without a user would have another number."""
+    monkeypatch.setattr("negwise.inference.file_jobs.read_rows", partial(table_files.read_rows, size=2))
+    monkeypatch.setenv("NEGWISE_CACHE", str(tmp_path / "cache"))
+    rows = [{"user": user, "item": item, "time": item} for user in range(5) for item in range(user, user + 6)]
+    nw.train(rows, out=tmp_path / "run", k=2, steps=1, batch_size=4, device="cpu")
+    file = write_rows(tmp_path / "u.jsonl", [{"user": user} for user in range(5)])
+    code, _, err = negwise("recommend", tmp_path / "run", "--input", file, "--out", tmp_path / "f.csv", "--n", 1)
+    assert code == 0, err
+    assert [row["user"] for row in read_rows(tmp_path / "f.csv")] == ["0", "1", "2", "3", "4"]
+
+
+@pytest.mark.parametrize("ending", [".csv", ".csv.gz", ".csv.zst", ".jsonl", ".parquet"])
+def test_a_file_says_how_much_of_it_is_read(tmp_path, ending):
+    file = write_rows(tmp_path / f"t{ending}", [{"text": f"word{n} " * 50} for n in range(4000)])
+    shares = []
+    rows = sum(len(part) for part in table_files.read_rows(file, ["text"], 500, shares.append))
+    assert rows == 4000 and len(shares) == 8 and shares == sorted(shares) and 0 < shares[0] <= shares[-1] == 1
+    if ending in (".csv", ".jsonl", ".parquet"):  # a block of a small packed file is most of it
+        assert shares[3] == pytest.approx(0.5, abs=0.02)
+
+
+def test_long_work_says_what_is_left_without_a_terminal(negwise, world, tmp_path, monkeypatch):
+    monkeypatch.setattr("negwise.stages.EVERY", 0.04)
+    slow = table_files.read_rows
+
+    def slowly(*given, **more):
+        for part in slow(*given, **more):
+            time.sleep(0.02)
+            yield part
+
+    monkeypatch.setattr("negwise.inference.file_jobs.read_rows", slowly)
+    file = write_rows(tmp_path / "t.csv", [{"text": f"t1w{n} " * 400} for n in range(40)])
+    words = ["--out", tmp_path / "v.npy", "--batch-size", 2]
+    code, out, err = negwise("encode", world / "runs" / "siamese-cnn", file, *words)
+    assert code == 0 and "t.csv" not in out
+    assert re.search(rf"encoding {re.escape(str(file))}: \d+%, \d+ s left", err), err
 
 
 @pytest.mark.parametrize("ending", [".csv", ".jsonl", ".parquet"])
@@ -138,7 +268,7 @@ def test_recommend_for_histories(negwise, world, tmp_path, ending):
     assert [(row["user"], row["item"]) for row in read_rows(tmp_path / "f.jsonl")] == expected
 
 
-def test_recommend_on_the_terminal(negwise, world):
+def test_recommend_on_the_terminal(negwise, world, tmp_path):
     run = world / "runs" / "bert4rec"
     model = nw.load(run)
     user = model.user_ids()[2]
@@ -161,8 +291,9 @@ def test_recommend_on_the_terminal(negwise, world):
         assert code == 2 and said in err
     code, _, err = negwise("recommend", world / "runs" / "siamese-cnn", "--user", "a")
     assert code == 2 and "a model of texts, expected a recommender" in err
-    code, _, err = negwise("encode", run, "x.txt", "--out", "v.npy")
-    assert code == 2 and "expected a model of texts" in err
+    (tmp_path / "x.txt").write_text("a\n")
+    code, _, err = negwise("encode", run, tmp_path / "x.txt", "--out", tmp_path / "v.npy")
+    assert code == 2 and "bert4rec knows items by their ids and reads no text, expected a model of texts or of" in err
 
 
 def test_export(negwise, world, tmp_path):

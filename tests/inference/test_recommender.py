@@ -121,6 +121,7 @@ def test_what_is_unknown_is_named_or_left_out(model):
     [
         (lambda m: m.recommend(), "neither users nor histories"),
         (lambda m: m.recommend("u1"), "users: got 'u1', expected several"),
+        (lambda m: m.recommend(["u1"], unknown=None), "unknown: got"),
         (lambda m: m.recommend([1.5]), "users: got 1.5 of type float, expected an id"),
         (lambda m: m.recommend([True]), "users: got True of type bool"),
         (lambda m: m.recommend([None]), "users: got None"),
@@ -129,7 +130,11 @@ def test_what_is_unknown_is_named_or_left_out(model):
         (lambda m: m.recommend(["u1"], [["i1"], ["i2"]]), "histories: got 2 for 1 users"),
         (lambda m: m.recommend(["u1"], unknown="maybe"), "unknown: got 'maybe', expected one of error, skip"),
         (lambda m: m.recommend(["u1"], candidates=[]), "candidates: got none"),
-        (lambda m: m.recommend(["u1", "u2"], candidates=[["i1"]]), "candidates: got 1 lists"),
+        (lambda m: m.recommend(["u1", "u2"], candidates=[["i1"]]), "candidates: got 1 lists for 2 queries"),
+        (lambda m: m.recommend(["u1"], candidates=[["i1"], ["i2"]]), "candidates: got 2 lists for 1 queries"),
+        (lambda m: m.recommend(["u1"], candidates=["zz"], unknown="skip"), "candidates: none of 'zz' is an item that"),
+        (lambda m: m.recommend(["u1"], candidates=[["zz"]], unknown="skip"), "candidates: none of 'zz' is an item"),
+        (lambda m: m.recommend(["u1"], empty="maybe"), "empty: got 'maybe', expected one of error, skip, serve"),
         (lambda m: m.encode(["a title"]), "bert4rec knows items by their ids"),
         (lambda m: m.recommend(["u1"], batch_size=0), "batch_size: got 0"),
         (lambda m: m.recommend(["u1"], n=2.5), "n: got 2.5"),
@@ -180,6 +185,58 @@ def test_new_articles_by_their_text(world, name):
             model.encode([{"title": "x", "category": "cat99"}])
     with pytest.raises(InputError, match="Export before with_items"):
         more.export("nowhere")
+    if "abstract" in table.column_names:  # as text pairs call it
+        named = {"body" if key == "abstract" else key: value for key, value in article.items()}
+        np.testing.assert_array_equal(model.encode([named]), model.encode([article]))
+    np.testing.assert_array_equal(more.with_items([{"id": "last", "title": "t3w3"}]).item_vectors()[:-1],
+                                  more.item_vectors())  # fmt: skip
+
+
+def test_items_are_encoded_once_and_where_the_network_was_sent(world, monkeypatch):
+    model, events = nw.load(world / "runs" / "nrms"), []
+    encode, send, move = model.network.encode_candidates, torch.nn.Module.to, torch.Tensor.to
+    table = (len(model.item_ids()), model.width)
+
+    def watch(name, call):
+        return lambda *given, **more: (events.append(name), call(*given, **more))[1]
+
+    def moved(tensor, *given, **more):
+        if tuple(tensor.shape) == table:
+            events.append("copy of the table")
+        return move(tensor, *given, **more)
+
+    monkeypatch.setattr(model.network, "encode_candidates", watch("encode", encode))
+    monkeypatch.setattr(torch.nn.Module, "to", watch("network moves", send))
+    monkeypatch.setattr(torch.Tensor, "to", moved)
+    first = model.recommend(histories=[["N1"]], device="cpu")
+    assert events[0] == "network moves" and events.count("encode") == 1
+    for _ in range(3):
+        np.testing.assert_array_equal(model.recommend(histories=[["N1"]], device="cpu").ids, first.ids)
+    model.similar(["N1"], device="cpu")
+    assert events.count("encode") == 1 and "copy of the table" not in events
+    more = model.with_items([{"id": "new", "title": "t1w1"}])
+    more.recommend(histories=[["N1"]], device="cpu")
+    assert events.count("encode") == 1  # new articles leave the others as they are
+
+
+@pytest.mark.parametrize("unknown", ["error", "skip"])
+def test_an_empty_history_is_served_where_that_is_asked_for(model, unknown):
+    items = model.item_ids()
+    found = model.recommend(histories=[[], items[:2]], n=len(items), unknown=unknown, empty="serve", exclude_seen=False)
+    assert list(found.queries) == [0, 1] and found.left_out == ()
+    row = torch.zeros((1, 1), dtype=torch.int64)
+    with torch.no_grad():
+        vectors = model.network.encode_candidates(torch.arange(len(items)))
+        query = Query(row, torch.zeros_like(row, dtype=torch.bool), row[0] - 1)
+        scores = (model.network.encode_queries(query, lambda ids: vectors[ids]) @ vectors.T)[0]
+    assert dict(found[0]) == pytest.approx(dict(zip(items, scores.tolist(), strict=True)), abs=1e-5)
+    alone = model.recommend(histories=[items[:2]], n=len(items), exclude_seen=False)
+    assert dict(found[1]) == pytest.approx(dict(alone[0]), abs=1e-5)
+    left = model.recommend(histories=[["zz"], items[:2]], unknown="skip", empty="serve", n=3)
+    assert list(left.queries) == [0, 1]  # of whom nothing is known, what an empty history gets
+    assert model.recommend(histories=[[], items[:2]], empty="skip").left_out == (0,)
+    with pytest.raises(InputError, match=r"histories: 0 \(1 of 2\) without a single item.*empty='serve'"):
+        model.recommend(histories=[["zz"], items[:2]], unknown="skip", empty="error")
 
 
 def test_lstur_knows_people_and_serves_strangers(world):

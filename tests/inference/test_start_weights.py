@@ -16,14 +16,14 @@ from negwise.models import WordTokenizer
 from negwise.records import CONFIG, RunConfig, decode, read_record
 from negwise.requests import TrainRequest
 from negwise.tasks import make_task
-from tests.inference.inference_world import MODELS, make_data
+from tests.inference.inference_world import MODELS, write_data
 
 
 @pytest.fixture(scope="module")
 def data(tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("NEGWISE_CACHE", str(tmp_path_factory.mktemp("cache")))
-        yield make_data(tmp_path_factory.mktemp("again"))
+        yield write_data(tmp_path_factory.mktemp("again"))
 
 
 def request_of(run, data, seed=5):

@@ -1,6 +1,7 @@
 """A model of texts: any iterable, any batch, both sides; search and mining against loops."""
 
 import itertools
+import json
 
 import numpy as np
 import pyarrow.parquet as parquet
@@ -9,6 +10,7 @@ import pytest
 import negwise as nw
 from negwise.errors import InputError
 from negwise.inference.mining import known_answers
+from negwise.records import read_run
 from negwise.words import split_words
 
 
@@ -62,6 +64,13 @@ def test_encoding_is_lazy_and_says_how_far_it_is(cnn):
     assert cnn.encode([]).shape == (0, cnn.width) == cnn.encode(iter([])).shape
 
 
+def vectors_with(model, row, value):
+    """Three vectors, of which one is of no use."""
+    vectors = np.zeros((3, model.width), np.float32)
+    vectors[row, -1] = value
+    return vectors
+
+
 @pytest.mark.parametrize(
     ("call", "said"),
     [
@@ -72,7 +81,9 @@ def test_encoding_is_lazy_and_says_how_far_it_is(cnn):
         (lambda m: m.encode(["a"], batch_size=0), "batch_size: got 0"),
         (lambda m: m.search(["a"], ["b"], 0), "n: got 0"),
         (lambda m: m.search(["a"], np.zeros((3, 2), np.float32)), r"vectors: got float32 of shape \(3, 2\)"),
-        (lambda m: m.export("x", vectors=True), "vectors: a model of texts has no items"),
+        (lambda m: m.search(["a"], vectors_with(m, 1, np.nan)), r"vectors: row 1 \(1 of 3\) has values that are not f"),
+        (lambda m: m.search(vectors_with(m, 2, np.inf), ["a"]), r"vectors: row 2 \(1 of 3\)"),
+        (lambda m: m.export("x", vectors=True), "vectors: a model of texts has no items.*negwise encode .* --out"),
         (lambda m: m.mine([("a", "b")], n=0), "n: got 0"),
         (lambda m: m.mine([("a", "b")], margin=-1), "margin: got -1"),
         (lambda m: m.mine([("a",)]), "pairs: number 0 is"),
@@ -136,3 +147,30 @@ def test_texts_of_the_same_words_are_the_same_answer():
     texts = ["a b", "c", "A, b!", "b a"]
     row, positive = np.array([0, 1, 0]), np.array([0, 1, 3])  # asking 0 has "a b" and "b a", asking 1 has "c"
     assert [known_answers(row, positive, texts, 3)[asking].tolist() for asking in range(3)] == [[0, 2, 3], [1], []]
+
+
+def test_the_next_run_learns_from_mined_negatives(cnn, tmp_path, monkeypatch):
+    monkeypatch.setenv("NEGWISE_CACHE", str(tmp_path / "cache"))
+    pairs = [(f"t{i % 8}w{i % 30} c{i % 40}", right) for i, right in enumerate(some_texts(80, 7))]
+    cnn.mine(pairs, n=2, margin=0.02, out=tmp_path / "mined.jsonl")
+    (tmp_path / "plain.jsonl").write_text("".join(json.dumps({"left": a, "right": b}) + "\n" for a, b in pairs))
+
+    def last_step(name):
+        settings = {"hidden": 8, "embedding": 8, "pooling": 8}
+        nw.train(
+            tmp_path / f"{name}.jsonl", out=tmp_path / name, model="siamese-cnn", k=3, steps=3, batch_size=16,
+            device="cpu", settings=settings,
+        )  # fmt: skip
+        return read_run(tmp_path / name).steps[-1]
+
+    mined, plain = last_step("mined"), last_step("plain")
+    assert plain.given_win_rate is None and 0 <= mined.given_win_rate <= 1  # mined negatives are among those of a row
+    assert mined.drawn_win_rate is not None and mined.k_used == 3  # two of them, and one that is drawn
+
+
+def test_mining_does_not_write_over_its_pairs(cnn, tmp_path):
+    file = tmp_path / "pairs.jsonl"
+    file.write_text('{"left": "t1w1", "right": "t1w2"}\n')
+    with pytest.raises(InputError, match=r"pairs.jsonl: it is read from and would be lost"):
+        cnn.mine(file, out=file)
+    assert file.read_text() == '{"left": "t1w1", "right": "t1w2"}\n'

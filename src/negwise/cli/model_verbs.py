@@ -6,20 +6,30 @@ import json
 import sys
 
 from negwise.requests import EncodeRequest, ExportRequest, RecommendRequest
+from negwise.stages import signs_of_life, stage
+
+LOADING = "loading torch"
 
 
 def encode_verb(request: EncodeRequest, as_json: bool) -> None:
-    """Vectors of the texts of a file, a batch at a time.
+    """Vectors of the texts of a file, or of news articles, a batch at a time.
 
     \b
     Examples:
       negwise encode runs/a texts.txt --out vectors.npy
       negwise encode jobs/mine questions.csv --column question --side left --out vectors.parquet
+      negwise encode jobs/news articles.jsonl --out vectors.csv.gz
     """
-    from negwise.inference import encode_file
+    with signs_of_life():
+        with stage(LOADING):
+            from negwise.inference import encode_file
 
-    done = encode_file(request, progress=sys.stderr.isatty())
-    print(json.dumps(done) if as_json else f"{done['texts']:,} vectors of width {done['width']}: {done['out']}")
+        done = encode_file(request)
+    if as_json:
+        print(json.dumps(done))
+    else:
+        read = ", ".join(done["columns"])
+        print(f"{done['texts']:,} vectors of width {done['width']} from {read}: {done['out']}")
 
 
 def recommend_verb(request: RecommendRequest, as_json: bool) -> None:
@@ -30,10 +40,13 @@ def recommend_verb(request: RecommendRequest, as_json: bool) -> None:
       negwise recommend jobs/mine --user 42 --user 43 --n 5
       negwise recommend jobs/mine --history item7,item9
       negwise recommend jobs/mine --input users.csv --out found.csv --unknown skip
+      negwise recommend jobs/news --input users.csv --items new_articles.jsonl --out found.csv.gz
     """
-    from negwise.inference import recommend_file
+    with signs_of_life():
+        with stage(LOADING):
+            from negwise.inference import recommend_file
 
-    done = recommend_file(request, progress=sys.stderr.isatty())
+        done = recommend_file(request)
     if as_json:
         print(json.dumps(done))
     elif request.out is not None:
@@ -53,7 +66,9 @@ def export_verb(request: ExportRequest, as_json: bool) -> None:
       negwise export jobs/mine --out model
       negwise export jobs/mine --out model --vectors --histories
     """
-    from negwise.inference import export_job
+    with signs_of_life():
+        with stage(LOADING):
+            from negwise.inference import export_job
 
-    done = export_job(request)
+        done = export_job(request)
     print(json.dumps(done) if as_json else "\n".join(f"{done['out']}/{name}" for name in done["files"]))

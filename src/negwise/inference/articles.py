@@ -30,12 +30,12 @@ class ArticleReader:
 
     def read(self, articles: Sequence[Any], first: int = 0) -> dict[str, Tensor]:
         """Arguments of ``encode_news`` for articles: a text is a title; a mapping has ``title`` and, where there are
-        some, ``abstract``, ``category`` and ``subcategory``. ``first`` is the number of the first one."""
+        some, ``abstract`` (or else ``body``), ``category`` and ``subcategory``. ``first`` is their first number."""
         rows = [_as_mapping(one, first + place) for place, one in enumerate(articles)]
         found: dict[str, Tensor] = {}
         for name in self.wanted:
             if name in FIELDS:
-                texts = [row.get(name) or "" for row in rows]
+                texts = [_text(row, name) for row in rows]
                 found[name] = tokens_of(self.tokenizer, texts, self.record.lengths[FIELDS[name]], first)
             else:
                 numbers = {one: number for number, one in enumerate(self.record.categories.get(name, ("",)))}
@@ -53,6 +53,12 @@ def _as_mapping(article: Any, place: int) -> Mapping[str, Any]:
             "are some, abstract, category and subcategory."
         )
     return row
+
+
+def _text(row: Mapping[str, Any], name: str) -> Any:
+    """The text ``name`` of an article; an abstract may be called a body, as in text pairs."""
+    found = row.get(name)
+    return (row.get("body") if found is None and name == "abstract" else found) or ""
 
 
 def _category(name: str, value: Any, numbers: Mapping[str, int]) -> int:

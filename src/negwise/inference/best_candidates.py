@@ -20,6 +20,8 @@ from negwise.datasets import Ragged
 from negwise.errors import InputError
 
 FOLD = 64
+FOLDED_ON = ("cpu",)
+"""Kinds of devices on which the maxima of columns are found first; elsewhere all scores are sorted at once."""
 BLOCK_SCORES = 1 << 24
 """Scores that are held at a time at most: 64 MB."""
 BLOCK_ROWS = 256
@@ -118,14 +120,14 @@ def merge(first: tuple[Tensor, Tensor], second: tuple[Tensor, Tensor], n: int) -
 def _best(block: Tensor, n: int) -> tuple[Tensor, Tensor]:
     """Scores and places (R, n) of the highest of a block (R, N), n <= N."""
     columns = block.shape[1] // FOLD
-    if block.device.type != "cpu" or columns <= 2 * n:  # too few columns to leave many out; a GPU sorts fast
+    if block.device.type not in FOLDED_ON or columns <= 2 * n:  # or too few columns to leave many out
         return _in_order(*block.topk(n, dim=1))
     folded = columns * FOLD
     # Candidate j is in column j % columns: maxima over whole rows of memory.
     highest = block.as_strided((len(block), FOLD, columns), (block.stride(0), columns, 1)).amax(1)
     chosen = highest.topk(n, dim=1, sorted=False).indices  # (R, n)
-    places = (chosen[:, None, :] + torch.arange(FOLD)[:, None] * columns).flatten(1)
-    rest = torch.arange(folded, block.shape[1]).expand(len(block), -1)
+    places = (chosen[:, None, :] + torch.arange(FOLD, device=block.device)[:, None] * columns).flatten(1)
+    rest = torch.arange(folded, block.shape[1], device=block.device).expand(len(block), -1)
     places = torch.cat((places, rest), 1)
     best, at = block.gather(1, places).topk(n, dim=1)
     return _in_order(best, places.gather(1, at))

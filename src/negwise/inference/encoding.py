@@ -46,11 +46,18 @@ def tokens_of(tokenizer: WordTokenizer, texts: Sequence[Any], length: int, first
 def encoded(
     parts: Iterable[Mapping[str, Tensor]], encode: Callable[..., Tensor], device: str
 ) -> Iterator[NDArray[np.float32]]:
-    """Vectors (n, D) of each part, whose tensors are arguments of ``encode``."""
+    """Vectors (n, D) of each part, whose tensors are arguments of ``encode``.
+
+    A part is read before the vectors of the one before it are waited for: words are cut while a GPU encodes.
+    """
+    running: Tensor | None = None
     for part in parts:
+        if running is not None:
+            yield running.cpu().numpy()
         with torch.no_grad():
-            vectors = encode(**{name: values.to(device) for name, values in part.items()})
-        yield vectors.float().cpu().numpy()
+            running = encode(**{name: values.to(device) for name, values in part.items()}).float()
+    if running is not None:
+        yield running.cpu().numpy()
 
 
 def joined(parts: Iterator[Floats], count: int | None, width: int) -> Floats:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from os import PathLike
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Any
 
 import numpy as np
@@ -47,7 +47,12 @@ def _write(
     onnx: bool,
     histories: bool,
 ) -> None:
-    record = replace(home.record, outcome=home.outcome, example=home.record.example if histories else None)
+    record = replace(
+        home.record,
+        outcome=home.outcome,
+        example=home.record.example if histories else None,
+        provenance=_without_folders(home.record.provenance),
+    )
     files = {
         name: read_checked(home.files, name, home.record) for name in (TOKENIZER, ITEMS) if name in home.record.files
     }
@@ -73,6 +78,12 @@ def _write(
 
         extras.append(f"`{ONNX}`: {export_onnx(record, network, folder / ONNX)}")
     (folder / CARD).write_text(model_card(record, home.outcome, bool(files.get(USERS)) and histories, extras))
+
+
+def _without_folders(provenance: dict[str, Any]) -> dict[str, Any]:
+    """Files by their names alone: where they lay on this machine is nobody's business."""
+    names = {name: PurePath(provenance[name]).name for name in ("data", "vectors") if provenance.get(name)}
+    return {**provenance, **names}
 
 
 def write_vectors(folder: Path, ids: Sequence[str], vectors: Floats) -> None:

@@ -4,43 +4,56 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterator
+from collections import deque
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from negwise.errors import InputError, quote, require
 from negwise.inference.best_candidates import NOBODY, TopN
 from negwise.inference.open_model import TrainedModel, load
-from negwise.inference.progress import Progress, shown
 from negwise.inference.recommender import Recommender
-from negwise.inference.table_files import array_writer, column_names, read_rows, row_writer
+from negwise.inference.table_files import array_writer, check_apart, column_names, read_rows, row_writer
 from negwise.inference.text_model import TextModel
 from negwise.requests import EncodeRequest, ExportRequest, RecommendRequest
+from negwise.stages import Progress, stage
 
 ARRAY = ".npy"
+ARTICLE = ("abstract", "body", "category", "subcategory")
+"""Columns of an article beside its title."""
+
+Row = dict[str, Any]
 
 
-def encode_file(request: EncodeRequest, progress: Progress = False) -> dict[str, Any]:
-    """Write the vectors of the texts of a file; returns how many, their width and the seconds that it took.
+def encode_file(request: EncodeRequest) -> dict[str, Any]:
+    """Write the vectors of the texts, or of the articles, of a file; returns how many, their width, what was read, and
+    the seconds that it took.
 
-    ``.npy`` has the vectors alone; other endings have the columns ``text`` and ``vector``.
+    ``.npy`` has the vectors alone; other endings have the column ``vector`` beside ``text``, of articles beside ``id``
+    where the file has one, else ``title``.
     """
     began = time.perf_counter()
-    model = load(request.model)
-    if not isinstance(model, TextModel):
-        raise InputError(f"{request.model}: a recommender, expected a model of texts. Type: negwise recommend.")
-    column = _text_column(request)
-    options: dict[str, Any] = {"side": request.side, "batch_size": request.batch_size, "device": request.device}
+    check_apart(request.out, request.texts)
+    model = _load(request.model)
+    source = _articles_of(request, model) if isinstance(model, Recommender) else _texts_of(request)
+    options: dict[str, Any] = {"batch_size": request.batch_size, "device": request.device}
+    if isinstance(model, TextModel):
+        options["side"] = request.side
+    names: deque[str] = deque()  # of rows that were read and whose vectors are still to come
     rows = 0
+
+    def values(progress: Progress) -> Iterator[Any]:
+        for number, row in _rows(request.texts, source.columns, request.batch_size, progress):
+            value = source.value(row, number)
+            names.append(str(row[source.name]))
+            yield value
 
     def parts() -> Iterator[tuple[list[str], Any]]:
         nonlocal rows
-        with shown(progress, "texts", None) as tell:
-            for part in read_rows(request.texts, [column], request.batch_size):
-                texts = [_text(row.get(column), rows + place, request, column) for place, row in enumerate(part)]
-                yield texts, model.encode(texts, **options)
-                rows += len(texts)
-                tell(len(texts))
+        with stage(f"encoding {request.texts}") as progress:
+            for vectors in model.encode_batches(values(progress), **options):
+                rows += len(vectors)
+                yield [names.popleft() for _ in range(len(vectors))], vectors
 
     if Path(request.out).suffix.lower() == ARRAY:
         with array_writer(request.out, model.width) as append:
@@ -48,27 +61,37 @@ def encode_file(request: EncodeRequest, progress: Progress = False) -> dict[str,
                 append(vectors)
     else:
         pa = require("pyarrow", extra="train")
-        schema = pa.schema([("text", pa.large_string()), ("vector", pa.list_(pa.float32(), model.width))])
+        schema = pa.schema([(source.called, pa.large_string()), ("vector", pa.list_(pa.float32(), model.width))])
         with row_writer(request.out, schema) as write:
-            for texts, vectors in parts():
+            for called, vectors in parts():
                 flat = pa.array(vectors.reshape(-1), pa.float32())
-                write({"text": texts, "vector": pa.FixedSizeListArray.from_arrays(flat, model.width)})
-    return {"texts": rows, "width": model.width, "out": request.out, "seconds": time.perf_counter() - began}
+                write({source.called: called, "vector": pa.FixedSizeListArray.from_arrays(flat, model.width)})
+    return {
+        "texts": rows,
+        "width": model.width,
+        "columns": source.columns,
+        "out": request.out,
+        "seconds": time.perf_counter() - began,
+    }
 
 
-def recommend_file(request: RecommendRequest, progress: Progress = False) -> dict[str, Any]:
+def recommend_file(request: RecommendRequest) -> dict[str, Any]:
     """Recommend for what was asked for; returns what was found, or with ``out`` how much was written.
 
     Rows have ``user`` (the id, or the number of the row where there are only histories), ``rank`` from 1, ``item`` and
     ``score``.
     """
-    model = load(request.model)
+    check_apart(request.out, request.input, request.candidates, request.items)
+    model = _load(request.model)
     if not isinstance(model, Recommender):
         raise InputError(f"{request.model}: a model of texts, expected a recommender. Type: negwise encode.")
+    if request.items is not None:
+        model = _with_articles(model, request)
     options: dict[str, Any] = {
         "n": request.n,
         "exclude_seen": request.exclude_seen,
         "unknown": request.unknown,
+        "empty": request.empty,
         "batch_size": request.batch_size,
         "device": request.device,
         "candidates": None if request.candidates is None else _candidates(request.candidates),
@@ -78,55 +101,148 @@ def recommend_file(request: RecommendRequest, progress: Progress = False) -> dic
         found = model.recommend(request.users or None, histories, **options)
         if request.out is None:
             return found.to_dict()
-        return _write_found(request.out, iter([(0, found)]), False)
-    return _write_found(request.out or "", _from_file(model, request.input, options), progress)
+        return _write_found(request.out, iter([(list(map(str, found.queries)), found)]))
+    with stage(f"recommending for {request.input}") as progress:
+        return _write_found(request.out or "", _from_file(model, request.input, options, progress))
 
 
 def export_job(request: ExportRequest) -> dict[str, Any]:
     """Export a model; returns the folder and its files."""
-    model: TrainedModel = load(request.model)
-    folder = model.export(request.out, vectors=request.vectors, onnx=request.onnx, histories=request.histories)
+    model = _load(request.model)
+    with stage(f"exporting {request.model}"):
+        folder = model.export(request.out, vectors=request.vectors, onnx=request.onnx, histories=request.histories)
     return {"out": str(folder), "files": {one.name: one.stat().st_size for one in sorted(folder.iterdir())}}
 
 
-def _text_column(request: EncodeRequest) -> str:
+def _load(path: str) -> TrainedModel:
+    with stage(f"loading {path}"):
+        return load(path)
+
+
+class _Source(NamedTuple):
+    """The ``columns`` to read, which of them is the ``name`` of a row, and what that is ``called`` in the result;
+    ``value`` makes what is encoded of a row and its number, from 1."""
+
+    columns: list[str]
+    name: str
+    called: str
+    value: Callable[[Row, int], Any]
+
+
+def _texts_of(request: EncodeRequest) -> _Source:
+    column = _column(request, "text")
+    return _Source([column], column, "text", lambda row, number: _text(row.get(column), number, request.texts, column))
+
+
+def _articles_of(request: EncodeRequest, model: Recommender) -> _Source:
+    if model.reader is None:
+        raise InputError(
+            f"{request.model}: {model.record.model} knows items by their ids and reads no text, expected a model of "
+            "texts or of news. For the vectors of its items type: negwise export --vectors."
+        )
+    if request.side != "right":
+        raise InputError(f"--side: got {request.side}, expected none: a model of news encodes articles, without sides.")
+    names = column_names(request.texts)
+    title = _column(request, "title")
+    columns = _of_article(names, model)
+    name = "id" if "id" in names else title
+    read = list(dict.fromkeys([name, title, *columns]))
+    return _Source(read, name, "id" if name == "id" else "title", _article(request.texts, title, columns))
+
+
+def _column(request: EncodeRequest, usual: str) -> str:
+    """The column that was asked for, or the ``usual`` one, or the only one."""
     names = column_names(request.texts)
     if request.column is not None:
         if request.column not in names:
             raise InputError(f"{request.texts}: no column {request.column!r}. Columns: {', '.join(names)}.")
         return request.column
-    if "text" in names:
-        return "text"
+    if usual in names:
+        return usual
     if len(names) != 1:
         raise InputError(
-            f"{request.texts}: got the columns {', '.join(names) or 'none'}, expected text. Choose one: --column NAME."
+            f"{request.texts}: got the columns {', '.join(names) or 'none'}, expected {usual}. Choose one: --column "
+            "NAME."
         )
     return names[0]
 
 
-def _text(value: Any, row: int, request: EncodeRequest, column: str) -> str:
+def _of_article(names: list[str], model: Recommender) -> list[str]:
+    """Those of the columns ``names`` that ``model`` reads beside a title."""
+    assert model.reader is not None
+    wanted = model.reader.wanted
+    read = {name for name in ARTICLE if name in wanted} | ({"body"} if "abstract" in wanted else set())
+    if {"abstract", "body"} <= set(names):
+        read -= {"body"}
+    return [name for name in ARTICLE if name in read and name in names]
+
+
+def _article(path: str, title: str, columns: list[str]) -> Callable[[Row, int], Row]:
+    """A function that makes an article of a row."""
+
+    def made(row: Row, number: int) -> Row:
+        return {"title": _text(row.get(title), number, path, title), **{name: row.get(name) for name in columns}}
+
+    return made
+
+
+def _with_articles(model: Recommender, request: RecommendRequest) -> Recommender:
+    """``model`` with the articles of the file ``items`` among its items."""
+    path = request.items or ""
+    names = column_names(path)
+    if missing := [name for name in ("id", "title") if name not in names]:
+        raise InputError(
+            f"{path}: no column {' and no column '.join(missing)}; got {', '.join(names) or 'none'}, expected id and "
+            "title and, where there are some, abstract, category and subcategory."
+        )
+    if model.reader is None:
+        raise InputError(
+            f"--items: {model.record.model} knows items by their ids and reads no text, expected a model of news. "
+            "Train again with the new items in the data."
+        )
+    columns = _of_article(names, model)
+    article = _article(path, "title", columns)
+
+    with stage(f"encoding {path}") as progress:
+        rows = _rows(path, ["id", "title", *columns], request.batch_size, progress)
+        articles = ({"id": row.get("id"), **article(row, number)} for number, row in rows)
+        return model.with_items(articles, batch_size=request.batch_size, device=request.device)
+
+
+def _rows(path: str, columns: list[str], size: int, progress: Progress) -> Iterator[tuple[int, Row]]:
+    """Rows with their numbers, from 1."""
+    return enumerate((row for part in read_rows(path, columns, size, progress) for row in part), 1)
+
+
+def _text(value: Any, number: int, path: str, column: str) -> str:
     if not isinstance(value, str):
-        raise InputError(f"{request.texts}, row {row + 1}: {column} is {quote(value)}, expected a text.")
+        raise InputError(f"{path}, row {number}: {column} is {quote(value)}, expected a text.")
     return value
 
 
-def _from_file(model: Recommender, path: str, options: dict[str, Any]) -> Iterator[tuple[int, TopN]]:
+def _from_file(
+    model: Recommender, path: str, options: dict[str, Any], progress: Progress
+) -> Iterator[tuple[list[str], TopN]]:
+    """What was found for each batch of rows, and what to call those that were served: users, or numbers of rows."""
     names = column_names(path)
     wanted = [name for name in ("user", "history") if name in names]
     if not wanted:
         raise InputError(f"{path}: got the columns {', '.join(names) or 'none'}, expected user, history, or both.")
     first = 0
-    for rows in read_rows(path, wanted):
+    for rows in read_rows(path, wanted, progress=progress):
         users = [row.get("user") for row in rows] if "user" in wanted else None
         histories = None
         if "history" in wanted:
             histories = [_history(row.get("history"), f"{path}, row {first + at + 1}") for at, row in enumerate(rows)]
-        yield first, model.recommend(users, histories, **options)
+        found = model.recommend(users, histories, **options)
+        yield [str(one) if users is not None else str(first + one) for one in found.queries], found
         first += len(rows)
 
 
 def _history(value: Any, where: str) -> list[Any]:
-    """A list, a JSON list, or ids with spaces between them, as MIND has them."""
+    """A list, a JSON list, or ids with spaces between them, as MIND has them; nothing is an empty history."""
+    if value is None:
+        return []
     if isinstance(value, str) and value.lstrip().startswith("["):
         try:
             value = json.loads(value)
@@ -145,17 +261,15 @@ def _candidates(path: str) -> list[Any]:
     return [row["item"] for rows in read_rows(path, ["item"]) for row in rows]
 
 
-def _write_found(out: str, parts: Iterator[tuple[int, TopN]], progress: Progress) -> dict[str, Any]:
+def _write_found(out: str, parts: Iterator[tuple[list[str], TopN]]) -> dict[str, Any]:
     pa = require("pyarrow", extra="train")
     schema = pa.schema(
         [("user", pa.large_string()), ("rank", pa.int32()), ("item", pa.large_string()), ("score", pa.float32())]
     )
     queries, left_out, rows = 0, 0, 0
-    with row_writer(out, schema) as write, shown(progress, "queries", None) as tell:
-        for first, found in parts:
+    with row_writer(out, schema) as write:
+        for names, found in parts:
             at, place = (found.ids != NOBODY).nonzero()
-            # A history without a user is named by its row in the whole file.
-            names = [str(first + name) if type(name) is int else str(name) for name in found.queries]
             write(
                 {
                     "user": [names[row] for row in at],
@@ -165,5 +279,4 @@ def _write_found(out: str, parts: Iterator[tuple[int, TopN]], progress: Progress
                 }
             )
             queries, left_out, rows = queries + len(found), left_out + len(found.left_out), rows + len(at)
-            tell(len(found) + len(found.left_out))
     return {"queries": queries, "rows": rows, "left_out": left_out, "out": out}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -10,11 +10,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from negwise.datasets import Ragged
+from negwise.datasets.id_columns import id_texts
+from negwise.datasets.ragged import offsets_of
+from negwise.datasets.row_blocks import Wrong
 from negwise.errors import InputError, quote, require
 
 Ints = NDArray[np.int64]
 UNKNOWN = -1
-CHOICES = ("error", "skip")
 SHOWN = 5
 """Unknown ids that an error names."""
 
@@ -23,7 +26,7 @@ SHOWN = 5
 class IdMap:
     """``names`` (N,) is an Arrow column of texts; ``what`` they name, as "items". Row r is number r.
 
-    An id is looked up by its text. A whole number is its digits, so that 42 finds what a file wrote as ``42``.
+    An id is looked up by its text, as training made it (`id_column`).
     """
 
     names: Any
@@ -33,7 +36,7 @@ class IdMap:
         return len(self.names)
 
     def __contains__(self, name: object) -> bool:
-        return as_text(name, self.what) in self._number
+        return bool(self.numbers([name])[0] != UNKNOWN)
 
     @cached_property
     def _number(self) -> dict[str, int]:
@@ -41,16 +44,28 @@ class IdMap:
 
     def numbers(self, ids: Iterable[Any]) -> Ints:
         """The number of each id, `UNKNOWN` where there is none."""
-        known = self._number
-        return np.array([known.get(as_text(one, self.what), UNKNOWN) for one in ids], np.int64)
+        texts, known = id_column(list(ids), self.what), self._number
+        codes = [known.get(text, UNKNOWN) for text in texts.dictionary.to_pylist()]
+        places = texts.indices.fill_null(len(codes)).to_numpy(zero_copy_only=False)
+        return np.array([*codes, UNKNOWN], np.int64)[places]
 
     def known(self, ids: Iterable[Any], unknown: str, hint: str = "") -> Ints:
         """The numbers of the ids that are known; with ``unknown="error"`` all of them have to be."""
-        given = list(ids)
+        found = self._checked(list(ids), unknown, hint)
+        return found[found != UNKNOWN]
+
+    def known_lists(self, lists: Sequence[Sequence[Any]], unknown: str) -> Ragged:
+        """The same for lists of ids, list by list."""
+        found = self._checked([one for row in lists for one in row], unknown)
+        kept = found != UNKNOWN
+        rows = np.repeat(np.arange(len(lists)), [len(row) for row in lists])[kept]
+        return Ragged(offsets_of(np.bincount(rows, minlength=len(lists))), found[kept])
+
+    def _checked(self, given: list[Any], unknown: str, hint: str = "") -> Ints:
         found = self.numbers(given)
         if unknown == "error" and (found == UNKNOWN).any():
             self.refuse([given[at] for at in np.flatnonzero(found == UNKNOWN)], len(given), hint)
-        return found[found != UNKNOWN]
+        return found
 
     def refuse(self, strange: list[Any], of: int, hint: str = "") -> None:
         """Raise: these ids are unknown. ``hint`` says what else there is to do."""
@@ -73,17 +88,23 @@ class IdMap:
         return IdMap(pa.concat_arrays([self.names, more]), self.what)
 
 
-def as_text(value: Any, what: str) -> str:
-    """An id as the data has it: texts as they are, whole numbers by their digits."""
-    if isinstance(value, str):
-        return value
-    if isinstance(value, int | np.integer) and not isinstance(value, bool):
-        return str(int(value))
-    raise InputError(
-        f"{what}: got {quote(value)} of type {type(value).__name__}, expected an id: a text or a whole number."
-    )
+def id_column(values: Sequence[Any], what: str) -> Any:
+    """Ids as the readers of data make them, an Arrow dictionary array: blanks around a text are left out, 42 and 42.0
+    are "42". An empty text, which no data has as an id, is null; what can be no id is refused."""
+    plain = [_plain(value) for value in values]
+    wrong: Wrong = {}
+    texts = id_texts(plain, what, wrong)
+    for row in wrong:
+        if not isinstance(plain[row], str):
+            raise InputError(
+                f"{what}: got {quote(values[row])} of type {type(values[row]).__name__}, expected an id: a text or a "
+                "whole number."
+            )
+    return texts
 
 
-def check_unknown(unknown: str) -> None:
-    if unknown not in CHOICES:
-        raise InputError(f"unknown: got {unknown!r}, expected one of {', '.join(CHOICES)}.")
+def _plain(value: Any) -> str | int | float | None:
+    """``value`` in Python's own types; None for what can be no id."""
+    if isinstance(value, np.generic):
+        value = value.item()
+    return value if isinstance(value, str | int | float) and not isinstance(value, bool) else None

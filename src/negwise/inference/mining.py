@@ -19,7 +19,7 @@ from negwise.errors import InputError, quote, require
 from negwise.inference.best_candidates import NOBODY, check_n, top_n
 from negwise.inference.encoding import resolve
 from negwise.inference.progress import Progress, shown
-from negwise.inference.table_files import write_table
+from negwise.inference.table_files import check_apart, write_table
 from negwise.words import split_words
 
 if TYPE_CHECKING:
@@ -42,6 +42,7 @@ def mine(
     check_n(n)
     if not isinstance(margin, int | float) or not 0 <= margin < math.inf:
         raise InputError(f"margin: got {margin!r}, expected a number, 0 or more, as 0.05.")
+    check_apart(out, pairs if isinstance(pairs, str | PathLike) else None)
     left, right = read_pairs(pairs)
     asking, texts = list(dict.fromkeys(left)), list(dict.fromkeys(right))
     place_of = {text: place for place, text in enumerate(asking)}

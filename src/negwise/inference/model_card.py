@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import math
+import re
 from collections.abc import Sequence
+from pathlib import PurePath
 
 from negwise.records import ModelRecord, Outcome, line_of_use
 
@@ -49,7 +52,7 @@ def model_card(record: ModelRecord, outcome: Outcome, histories: bool, extras: S
         "",
         "## Data",
         "",
-        f"- {made.get('data', 'not recorded')}: {', '.join(counted)}",
+        f"- {PurePath(made['data']).name if made.get('data') else 'not recorded'}: {', '.join(counted)}",
         f"- Split: {made.get('split') or 'not recorded'}; digest of the content: {made.get('data_digest') or 'none'}",
         *people,
         "",
@@ -78,35 +81,60 @@ def quality(record: ModelRecord, outcome: Outcome) -> list[str]:
     scores = outcome.scores
     if scores is None:
         return ["- The run had not ended: there is no result on the test split."]
-    values = {"auc": scores.auc, **{name: one for name, one in scores.metrics.items() if not name.endswith("_se")}}
-    errors = {"auc": scores.auc_se, **{name[:-3]: one for name, one in scores.metrics.items() if name.endswith("_se")}}
+    others = [name for name in scores.metrics if re.fullmatch(r"mrr|(ndcg|hit)@\d+", name)]
     found = []
-    for name in sorted(values, key=lambda one: one != record.metric):
-        value, error = values[name], errors.get(name)
+    for name in sorted({record.metric, "auc", *others}, key=lambda one: (one != record.metric, one)):
+        value = scores.value(name)
         if value is not None:
-            reach = (
-                "" if error is None else f", 90% interval {value - REACH * error:.4f} .. {value + REACH * error:.4f}"
-            )
             mark = " (the metric that counted)" if name == record.metric else ""
-            found.append(f"- {name} {value:.4f}{reach}{mark}")
-    return [f"On the test split, {scores.queries:,} queries:" if scores.queries else "On the test split:", "", *found]
+            reach = reach_in_words(name, value, scores.error(name), scores.queries)
+            found.append(f"- {name} {value:.4f}, {reach}{mark}")
+    on = f"On the test split, {scores.queries:,} queries" if scores.queries else "On the test split"
+    return [f"{on}. auc is the share of the other candidates that score below the right one.", "", *found]
+
+
+def reach_in_words(name: str, value: float, error: float | None, queries: int | None) -> str:
+    """The 90% interval of a metric whose queries score from 0 to 1; where there is none, why.
+
+    ``hit@n`` is a share of queries, whose standard error is 0 where all or none of them hit: Wilson's interval is not.
+    """
+    if name.startswith("hit@") and queries:
+        low, high = wilson(value, queries)
+    elif error is None:
+        return "no interval: the standard error is not known"
+    elif error == 0:
+        return "no interval: all queries score the same"
+    else:
+        low, high = max(value - REACH * error, 0.0), min(value + REACH * error, 1.0)
+    return f"90% interval {low:.4f} .. {high:.4f}"
+
+
+def wilson(share: float, n: int) -> tuple[float, float]:
+    """Wilson's 90% interval of a share of n: ``(p + z^2/2n +- z sqrt(p(1-p)/n + z^2/4n^2)) / (1 + z^2/n)``."""
+    squared = REACH**2 / n
+    middle, whole = share + squared / 2, 1 + squared
+    half = math.sqrt(squared * share * (1 - share) + squared**2 / 4)
+    return max((middle - half) / whole, 0.0), min((middle + half) / whole, 1.0)
 
 
 def why_k(record: ModelRecord, outcome: Outcome) -> list[str]:
     """The rule for K, what it came to, and what set it."""
     rule = f"- Rule: `--k {record.k}`" if record.k else "- Rule: not recorded"
+    why = [f"- Why: {_reason(record.k, outcome.k_origin)}"] if record.k else []
     if outcome.k is None:
-        return [rule]
+        return [rule, *why]
     reason = f" ({outcome.k_reason})" if outcome.k_reason else ""
-    return [rule, f"- K at the end of training: {outcome.k:.4g}{reason}", f"- Why: {_reason(record.k)}"]
+    return [rule, f"- K at the end of training: {outcome.k:.4g}{reason}", *why]
 
 
-def _reason(rule: str) -> str:
+def _reason(rule: str, origin: str | None) -> str:
+    """What the rule does, and who chose it where that is on record."""
     name = rule.partition(":")[0].strip().lower()
-    return {
-        "online": "K grew as far as the model could tell positives from negatives; no pilot was needed.",
-        "metric": "the K that matches the metric that counted, M / n_w.",
-        "all": "every candidate was a negative.",
-        "warm": "a schedule that rises to its peak.",
-        "ans": "the paper's schedule, which rises to its peak and falls.",
-    }.get(name, "it was set by hand.")
+    said = {
+        "online": "K grew as far as the model could tell positives from negatives; no pilot was needed",
+        "metric": "the K that matches the metric that counted, M / n_w",
+        "all": "every candidate was a negative",
+        "warm": "a schedule that rises to its peak",
+        "ans": "the paper's schedule, which rises to its peak and falls",
+    }.get(name, "the run was asked for this number")
+    return f"{said}; {origin}." if origin else f"{said}."

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from os import PathLike
 from pathlib import Path
@@ -112,7 +112,11 @@ def _model_of_before(folder: Path) -> str:
 
 
 def run_outcome(run: Path) -> Outcome:
-    """What is known of a run, from its records."""
+    """What is known of a run, from its records and those of the job that it belongs to."""
+    return replace(_own_outcome(run), k_origin=_k_origin(run.resolve()))
+
+
+def _own_outcome(run: Path) -> Outcome:
     result, log = read_result(run), read_run(run)
     last = log.steps[-1] if log.steps else None
     known = Outcome(k=None if last is None else last.k, k_reason=None if last is None else last.k_reason)
@@ -127,6 +131,22 @@ def run_outcome(run: Path) -> Outcome:
         parameters=result.parameters,
         seconds=result.seconds,
     )
+
+
+def _k_origin(run: Path) -> str | None:
+    """How a job came to the rule for K of its ``run``, in words."""
+    job = next((one for one in run.parents if (one / JOB).is_file() and (one / RESULTS).is_file()), None)
+    if job is None:
+        return None
+    results = read_record(Results, job / RESULTS)
+    name = run.relative_to(job).as_posix()
+    arm = next((one for one in results.arms if any(seed.run == name for seed in one.seeds)), None)
+    if arm is None or arm.role == "model":  # nothing of it, or the main job, whose rule is what was asked for
+        return None
+    origin = "it follows from the paper's estimate of K*" if arm.uses_pilot else "it is one of those that a job tried"
+    if arm.name == results.chosen and len([one for one in results.arms if one.done]) > 1:
+        origin += ", and was best on validation"
+    return origin
 
 
 def _winner(folder: Path) -> ModelFolder:

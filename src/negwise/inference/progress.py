@@ -1,12 +1,16 @@
-"""How far work has come: nothing, a bar on standard error, or a function of one's own."""
+"""How far work has come: nothing, a bar or lines on standard error, or a function of one's own."""
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
+from negwise.stages import signs_of_life, stage
+
 Progress = bool | Callable[[int, int | None], None]
-"""False shows nothing, True a bar; a function is called with what is done and, where it is known, the total."""
+"""False shows nothing, True a bar, or without a terminal a line every two seconds; a function is called with what is
+done and, where it is known, the total."""
 
 
 @contextmanager
@@ -24,6 +28,16 @@ def shown(progress: Progress, what: str, total: int | None) -> Iterator[Callable
             progress(done, total)
 
         yield tell
+        return
+    if not sys.stderr.isatty():
+        with signs_of_life(), stage(f"working on {what}") as share:
+
+            def count(more: int) -> None:
+                nonlocal done
+                done += more
+                share(done / total if total else 0.0)
+
+            yield count
         return
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn

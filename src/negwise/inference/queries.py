@@ -18,6 +18,8 @@ from negwise.errors import InputError, quote
 from negwise.inference.best_candidates import BLOCK_SCORES, NOBODY, top_n
 from negwise.inference.id_map import UNKNOWN, IdMap
 from negwise.protocols import Query
+from negwise.requests.model_requests import EMPTY_HISTORIES, UNKNOWN_IDS
+from negwise.requests.option_fields import check_choice
 
 Ints = NDArray[np.int64]
 STRANGER = -1
@@ -36,8 +38,20 @@ class Asked:
     kept: Ints
     left_out: tuple[Any, ...] = ()
 
+    @property
+    def total(self) -> int:
+        """How many were asked for, those that were left out included."""
+        return len(self.names) + len(self.left_out)
+
     def take(self, rows: Ints) -> Asked:
         return Asked([self.names[row] for row in rows], self.users[rows], self.histories.take(rows), self.kept[rows])
+
+
+def check_policies(unknown: str, empty: str | None) -> str:
+    """What is done with empty histories: ``empty``, or what ``unknown`` says of unknown ids."""
+    check_choice("unknown", unknown or "", UNKNOWN_IDS)
+    check_choice("empty", empty, EMPTY_HISTORIES)
+    return empty or unknown
 
 
 def ask(
@@ -46,13 +60,15 @@ def ask(
     known: Ragged | None,
     users: Iterable[Any] | None,
     histories: Iterable[Iterable[Any]] | None,
+    *,
     unknown: str,
-    may_be_empty: bool,
+    empty: str,
+    has_user_vectors: bool,
 ) -> Asked:
     """Users by id, with ``known`` histories or with given ones; or ``histories`` alone, named by their row.
 
-    With a history of one's own, a user whom training did not see is a stranger, and can be served. ``may_be_empty``: a
-    known user without a history can be.
+    With a history of one's own, a user whom training did not see is a stranger, and can be served. A user with a vector
+    (``has_user_vectors``) can be served without a history, and with ``empty="serve"`` everybody can.
     """
     if users is None and histories is None:
         raise InputError("recommend: got neither users nor histories, expected one of them, as users=['42'].")
@@ -75,24 +91,41 @@ def ask(
         if len(given) != len(names):
             raise InputError(f"histories: got {len(given)} for {len(names)} users, expected one for each.")
         kept = np.arange(len(given))
-        lists = Ragged.of([items.known(one, unknown).tolist() for one in given])
-    served = (numbers[kept] != STRANGER) & may_be_empty
-    kept, lists = _without_empty(names, kept, lists, unknown, served)
+        lists = items.known_lists(given, unknown)
+    if empty != "serve":
+        served = (numbers[kept] != STRANGER) & has_user_vectors
+        kept, lists = _without_empty(names, kept, lists, empty, served)
     left_out = tuple(names[row] for row in np.delete(np.arange(len(names)), kept))
     return Asked([names[row] for row in kept], numbers[kept], lists, kept, left_out)
 
 
-def candidate_numbers(items: IdMap, candidates: Sequence[Any], rows: Ints, unknown: str) -> Ints | Ragged:
-    """The candidates of the queries ``rows``, each once: numbers for all of them, or a list for each."""
+def candidate_numbers(items: IdMap, candidates: Sequence[Any], asked: Asked, unknown: str) -> Ints | Ragged:
+    """The candidates of the queries, each once: numbers for all of them, or a list for each."""
     given = several("candidates", candidates)
     if not given:
         raise InputError("candidates: got none, expected item ids; leave it out for all items.")
     if isinstance(given[0], str) or not isinstance(given[0], Iterable):
-        return np.array(list(dict.fromkeys(items.known(given, unknown).tolist())), np.int64)
-    if len(rows) and rows.max() >= len(given):
-        raise InputError(f"candidates: got {len(given)} lists, expected one for each query, or one list of ids.")
-    lists = (items.known(several("candidates", given[row]), unknown).tolist() for row in rows)
-    return Ragged.of([list(dict.fromkeys(one)) for one in lists])
+        shared = np.array(list(dict.fromkeys(items.known(given, unknown).tolist())), np.int64)
+        _check_some_known(len(shared), given)
+        return shared
+    if len(given) != asked.total:
+        raise InputError(
+            f"candidates: got {len(given)} lists for {asked.total} queries, expected one for each, or one list of ids."
+        )
+    own = [several("candidates", given[row]) for row in asked.kept]
+    lists = items.known_lists(own, unknown)
+    if own:
+        _check_some_known(len(lists.ids), [one for row in own for one in row])
+    return Ragged.in_order(lists.rows, lists.ids, len(lists))
+
+
+def _check_some_known(known: int, given: list[Any]) -> None:
+    if not known:
+        shown = ", ".join(quote(one) for one in given[:5]) + (", ..." if len(given) > 5 else "")
+        raise InputError(
+            f"candidates: none of {shown or 'these lists'} is an item that training saw, expected one or more. For all "
+            "items, leave candidates out."
+        )
 
 
 def encode_histories(network: Any, asked: Asked, length: int, table: Tensor) -> Tensor:
@@ -158,16 +191,18 @@ def _users(people: IdMap | None, names: list[Any], unknown: str, has_history: bo
 
 
 def _without_empty(
-    names: list[Any], kept: Ints, lists: Ragged, unknown: str, may_be_empty: NDArray[np.bool_]
+    names: list[Any], kept: Ints, lists: Ragged, empty: str, served: NDArray[np.bool_]
 ) -> tuple[Ints, Ragged]:
-    there = (lists.lengths > 0) | may_be_empty
+    """Without those who have no history and are not ``served``; with ``empty="error"`` there may be none."""
+    there = (lists.lengths > 0) | served
     if there.all():
         return kept, lists
-    if unknown == "error":
-        empty = [quote(names[row]) for row in kept[~there]]
+    if empty == "error":
+        bare = [quote(names[row]) for row in kept[~there]]
         raise InputError(
-            f"histories: {', '.join(empty[:5])}{', ...' if len(empty) > 5 else ''} ({len(empty)} of {len(names)}) "
-            "without a single item, expected one or more. Leave them out with unknown='skip' (--unknown skip)."
+            f"histories: {', '.join(bare[:5])}{', ...' if len(bare) > 5 else ''} ({len(bare)} of {len(names)}) "
+            "without a single item, expected one or more. Leave them out with empty='skip' (--empty skip), or serve "
+            "them as evaluation does with empty='serve' (--empty serve)."
         )
     return kept[there], lists.take(np.flatnonzero(there))
 

@@ -5,8 +5,8 @@ Q queries, N items, D width. The score of a history and an item is the product o
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from os import PathLike
 from pathlib import Path
@@ -22,11 +22,21 @@ from negwise.inference.articles import ArticleReader
 from negwise.inference.best_candidates import TopN, check_n, top_n
 from negwise.inference.encoding import BATCH, Floats, batches, encoded, joined, length_of, no_such, resolve
 from negwise.inference.export_folder import export_model
-from negwise.inference.id_map import IdMap, as_text, check_unknown
+from negwise.inference.id_map import UNKNOWN, IdMap, id_column
 from negwise.inference.model_folder import ModelFolder
 from negwise.inference.progress import Progress, shown
-from negwise.inference.queries import Asked, ask, candidate_numbers, encode_histories, rank_lists, rank_shared, several
+from negwise.inference.queries import (
+    Asked,
+    ask,
+    candidate_numbers,
+    check_policies,
+    encode_histories,
+    rank_lists,
+    rank_shared,
+    several,
+)
 from negwise.records import ModelRecord, Outcome
+from negwise.stages import stage
 
 ITEMS_AT_ONCE = 1024
 
@@ -36,7 +46,7 @@ class Recommender:
     """A model that was trained on sequences (BERT4Rec) or on impressions of news (NRMS, NAML, LSTUR).
 
     ``items`` and ``users`` are the ids of the data; ``histories`` all items of each user, None where the folder was
-    exported without them. ``added`` are vectors of articles that came later (`with_items`).
+    exported without them. The last ``added`` of the items came later, by their text (`with_items`).
     """
 
     home: ModelFolder
@@ -45,7 +55,8 @@ class Recommender:
     users: IdMap | None = None
     histories: Ragged | None = None
     reader: ArticleReader | None = None
-    added: Floats | None = None
+    added: int = 0
+    _tables: dict[str, Tensor] = field(default_factory=dict, init=False, repr=False)
 
     def __repr__(self) -> str:
         people = "no users" if self.users is None else f"{len(self.users):,} users"
@@ -73,6 +84,7 @@ class Recommender:
         exclude_seen: bool = True,
         candidates: Sequence[Any] | None = None,
         unknown: str = "error",
+        empty: str | None = None,
         batch_size: int = BATCH,
         device: str = "auto",
         progress: Progress = False,
@@ -82,23 +94,25 @@ class Recommender:
         A history is a list of item ids, the oldest first. With both, row by row, it goes before what the data had.
         ``exclude_seen`` leaves out the items of the history. ``candidates`` are the items to choose from, each once: a
         list of ids, or a list of such lists, one a row. Unknown ids and empty histories are an error that names them;
-        ``unknown="skip"`` leaves them out, and ``left_out`` of the result says whom.
+        ``unknown="skip"`` leaves them out, and ``left_out`` of the result says whom. ``empty`` says another thing of
+        empty histories: "error", "skip", or "serve", as evaluation does. LSTUR then goes by the user alone, BERT4Rec by
+        what begins a sequence; NRMS and NAML know nothing and score every item 0.
 
         >>> model.recommend(["user 42"], n=2)[0]  # doctest: +SKIP
         [('item 7', 3.1), ('item 9', 2.8)]
         """
-        check_unknown(unknown)
+        empty = check_policies(unknown, empty)
         where = resolve(device)
-        asked = ask(self.items, self.users, self.histories, users, histories, unknown, self._knows_users)
-        table = self._vectors.to(where)
-        among = None if candidates is None else candidate_numbers(self.items, candidates, asked.kept, unknown)
+        asked = self._ask(users, histories, unknown, empty)
+        among = None if candidates is None else candidate_numbers(self.items, candidates, asked, unknown)
+        table = self._table(where)
         choice = self.items if among is None else among
         width = min(check_n(n), int(choice.lengths.max(initial=0)) if isinstance(choice, Ragged) else len(choice))
         parts = []
         with shown(progress, "queries", len(asked.names)) as tell:
             for part in batches(range(len(asked.names)), batch_size):
                 some = asked.take(np.array(part))
-                queries = self._queries(some, table, where)
+                queries = self._queries(some, table)
                 seen = some.histories if exclude_seen else None
                 if among is None:
                     found = top_n(queries, table, width, exclude=seen)
@@ -114,20 +128,27 @@ class Recommender:
 
     def similar(self, items: Iterable[Any], n: int = 10, *, unknown: str = "error", device: str = "auto") -> TopN:
         """The ``n`` other items whose vectors have the highest cosine similarity with that of each of ``items``."""
-        check_unknown(unknown)
+        check_policies(unknown, None)
         where = resolve(device)
         wanted = several("items", items)
         numbers = self.items.known(wanted, unknown)
         left_out = [one for one, number in zip(wanted, self.items.numbers(wanted), strict=True) if number < 0]
-        directions = torch.nn.functional.normalize(self._vectors.to(where), dim=1)
+        directions = torch.nn.functional.normalize(self._table(where), dim=1)
         own = Ragged(np.arange(len(numbers) + 1), numbers)
         ids, scores = top_n(directions[torch.from_numpy(numbers).to(where)], directions, n, exclude=own)
         names = self.items.text(numbers)
         return TopN(names, ids.cpu().numpy(), scores.cpu().numpy(), self.items.text, tuple(left_out))
 
-    def item_vectors(self) -> Floats:
+    def item_vectors(self, *, device: str = "auto") -> Floats:
         """Vectors (N, D) float32 of all items, in the order of `item_ids`."""
-        return self._vectors.numpy().copy()
+        return self._table(resolve(device)).cpu().numpy().copy()
+
+    @cached_property
+    def width(self) -> int:
+        """D, the length of a vector."""
+        first = torch.zeros(1, dtype=torch.int64, device=next(self.network.parameters()).device)
+        with torch.no_grad():
+            return int(self.network.encode_candidates(first).shape[1])
 
     def item_ids(self) -> list[str]:
         """The ids of all items, as the data has them."""
@@ -139,8 +160,7 @@ class Recommender:
 
     def history(self, user: Any) -> list[str]:
         """All items that the data had of ``user``, the oldest first."""
-        asked = ask(self.items, self.users, self.histories, [user], None, "error", self._knows_users)
-        return self.items.text(asked.histories.ids)
+        return self.items.text(self._ask([user], None, "error", "serve").histories.ids)
 
     def encode(
         self,
@@ -150,43 +170,76 @@ class Recommender:
         device: str = "auto",
         progress: Progress = False,
     ) -> Floats:
-        """Vectors (N, D) of news articles by their text: titles, or objects with ``title``, ``abstract``, ``category``
-        and ``subcategory``, of which the model takes what it reads."""
+        """Vectors (N, D) of news articles by their text: titles, or objects with ``title``, ``abstract`` (or ``body``),
+        ``category`` and ``subcategory``, of which the model takes what it reads."""
+        parts = self.encode_batches(texts, batch_size=batch_size, device=device, progress=progress)
+        return joined(parts, length_of(texts), self.width)
+
+    def encode_batches(
+        self,
+        texts: Iterable[Any],
+        *,
+        batch_size: int = BATCH,
+        device: str = "auto",
+        progress: Progress = False,
+    ) -> Iterator[Floats]:
+        """The same a batch at a time, (n, D), for more articles than memory holds."""
         if self.reader is None:
             raise InputError(
                 f"encode: {self.record.model} knows items by their ids and reads no text. For their vectors: "
-                "item_vectors()."
+                "item_vectors() (negwise export MODEL --vectors)."
             )
-        reader, where = self.reader, resolve(device)
-        self.network.to(where)
+        return self._batches(self.reader, texts, batch_size, resolve(device), progress)
+
+    def _batches(
+        self, reader: ArticleReader, texts: Iterable[Any], size: int, device: str, progress: Progress
+    ) -> Iterator[Floats]:
+        self.network.to(device)
         with shown(progress, "articles", length_of(texts)) as tell:
 
-            def parts() -> Iterable[Mapping[str, Tensor]]:
+            def parts() -> Iterator[Mapping[str, Tensor]]:
                 first = 0
-                for part in batches(texts, batch_size):
+                for part in batches(texts, size):
                     yield reader.read(part, first)
                     first += len(part)
-                    tell(len(part))
 
-            found = encoded(parts(), self.network.encode_news, where)
-            return joined(found, length_of(texts), self._vectors.shape[1])
+            for vectors in encoded(parts(), self.network.encode_news, device):
+                tell(len(vectors))
+                yield vectors
 
-    def with_items(self, articles: Iterable[Mapping[str, Any]]) -> Recommender:
+    def with_items(
+        self, articles: Iterable[Mapping[str, Any]], *, batch_size: int = BATCH, device: str = "auto"
+    ) -> Recommender:
         """The same recommender with more items, which it can recommend and find in histories from now on.
 
-        Each article is an object with a new ``id`` and what `encode` takes.
+        Each article is an object with a new ``id`` and what `encode` takes. Any iterable, read a batch at a time.
         """
-        given = list(articles)
-        for place, article in enumerate(given):
-            if not isinstance(article, Mapping) or "id" not in article:
-                raise InputError(f"articles: number {place} has no id; expected an object with id and title.")
-        names = [as_text(article["id"], "articles") for article in given]
-        twice = [name for place, name in enumerate(names) if name in self.items or name in names[:place]]
-        if twice:
-            raise InputError(f"articles: {', '.join(map(repr, twice[:5]))} is there already, expected new ids.")
-        vectors = self.encode(given)
-        added = vectors if self.added is None else np.concatenate((self.added, vectors))
-        return replace(self, items=self.items.followed_by(names), added=added)
+        names: dict[str, None] = {}
+
+        def checked() -> Iterator[Mapping[str, Any]]:
+            for part in batches(articles, batch_size):
+                self._add_ids(names, part)
+                yield from part
+
+        where = resolve(device)
+        parts = [torch.from_numpy(part) for part in self.encode_batches(checked(), batch_size=batch_size, device=where)]
+        more = replace(self, items=self.items.followed_by(names), added=self.added + len(names))
+        more._tables[where] = torch.cat((self._table(where), *(part.to(where) for part in parts)))
+        return more
+
+    def _add_ids(self, names: dict[str, None], articles: list[Any]) -> None:
+        """Add the ids of ``articles``, which have to be new, to ``names``."""
+        first = len(names)
+        for place, article in enumerate(articles):
+            if not isinstance(article, Mapping) or article.get("id") is None:
+                raise InputError(f"articles: number {first + place} has no id; expected an object with id and title.")
+        ids = id_column([article["id"] for article in articles], "articles").cast("string").to_pylist()
+        if None in ids:
+            raise InputError(f"articles: number {first + ids.index(None)} has an empty text as its id.")
+        for name, number in zip(ids, self.items.numbers(ids).tolist(), strict=True):
+            if number != UNKNOWN or name in names:
+                raise InputError(f"articles: {name!r} is there already, expected new ids.")
+            names[name] = None
 
     def export(
         self, folder: str | PathLike[str], *, vectors: bool = False, onnx: bool = False, histories: bool = False
@@ -197,31 +250,47 @@ class Recommender:
         folder, but for models that have learnt a vector of each. ``vectors`` adds those of all items as ``vectors.npy``
         and ``vectors.parquet``, ``onnx`` the encoder as ONNX.
         """
-        if self.added is not None:
+        if self.added:
             raise InputError("export: items were added by their text, which no folder keeps. Export before with_items.")
         items = (self.item_ids(), self.item_vectors()) if vectors else None
         return export_model(self.home, self.network, folder, onnx=onnx, vectors=items, histories=histories)
 
-    @property
-    def _knows_users(self) -> bool:
-        """Whether the model has a vector of each user, so that a user without a history means something."""
-        return hasattr(self.network, "users")
+    def _ask(
+        self,
+        users: Iterable[Any] | None,
+        histories: Iterable[Iterable[Any]] | None,
+        unknown: str,
+        empty: str,
+    ) -> Asked:
+        return ask(
+            self.items,
+            self.users,
+            self.histories,
+            users,
+            histories,
+            unknown=unknown,
+            empty=empty,
+            has_user_vectors=hasattr(self.network, "users"),
+        )
 
-    @cached_property
-    def _vectors(self) -> Tensor:
-        """(N, D) on the CPU; each item is encoded once."""
-        device = next(self.network.parameters()).device
-        count = len(self.items) - (0 if self.added is None else len(self.added))
-        parts = []
-        with torch.no_grad():
+    def _table(self, device: str) -> Tensor:
+        """Vectors (N, D) of all items on ``device``: each item is encoded once, and each device keeps its copy."""
+        if device not in self._tables:
+            known = next(iter(self._tables.values()), None)
+            self._tables[device] = self._encode_items(device) if known is None else known.to(device)
+        return self._tables[device]
+
+    def _encode_items(self, device: str) -> Tensor:
+        self.network.to(device)
+        parts, count = [], len(self.items)
+        with torch.no_grad(), stage("encoding the items") as tell:
             for start in range(0, count, ITEMS_AT_ONCE):
                 ids = torch.arange(start, min(start + ITEMS_AT_ONCE, count), device=device)
-                parts.append(self.network.encode_candidates(ids).float().cpu())
-        if self.added is not None:
-            parts.append(torch.from_numpy(self.added))
+                parts.append(self.network.encode_candidates(ids).float())
+                tell(start / count)
         return torch.cat(parts)
 
-    def _queries(self, asked: Asked, table: Tensor, device: str) -> Tensor:
-        self.network.to(device)
+    def _queries(self, asked: Asked, table: Tensor) -> Tensor:
+        self.network.to(table.device)
         with torch.no_grad():
             return encode_histories(self.network, asked, self.record.history, table).float()

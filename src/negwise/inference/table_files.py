@@ -1,50 +1,100 @@
-"""Rows of files that people have, a batch at a time: CSV, TSV, JSON lines, Parquet and plain lines in; the same out."""
+"""Rows of files that people have, a batch at a time: CSV, TSV, JSON lines, Parquet and plain lines in; the same out.
+
+Text may be compressed: gzip, xz and zstd are unpacked, and a name that ends in ``.gz`` is packed.
+"""
 
 from __future__ import annotations
 
 import csv
+import gzip
+import io
 import json
+import lzma
+import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from os import PathLike
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 import numpy as np
 
+from negwise.datasets.line_blocks import open_bytes
 from negwise.errors import InputError, quote, require
 from negwise.files import replacing
 from negwise.inference.encoding import Floats
+from negwise.stages import Progress
 
 ROWS = 4096
 """Rows that are read at a time."""
 DELIMITERS = {".csv": ",", ".tsv": "\t"}
 LINES = (".jsonl", ".ndjson")
+PACKED = (".gz", ".xz", ".zst")
 READABLE = (*DELIMITERS, *LINES, ".parquet", ".txt")
 WRITABLE = (*DELIMITERS, *LINES, ".parquet")
 Rows = list[dict[str, Any]]
 
 
-def read_rows(path: str | PathLike[str], columns: Sequence[str] | None = None, size: int = ROWS) -> Iterator[Rows]:
+def read_rows(
+    path: str | PathLike[str],
+    columns: Sequence[str] | None = None,
+    size: int = ROWS,
+    progress: Progress = lambda _: None,
+) -> Iterator[Rows]:
     """Rows as dictionaries, ``size`` at a time; ``columns`` are those that are wanted. A ``.txt`` has ``text`` alone.
 
-    What stands in a CSV is text. A value in JSON or Parquet is what it is.
+    What stands in a CSV is text. A value in JSON or Parquet is what it is. ``progress`` is told the share of the file
+    that was read, once the rows were used.
     """
     file = Path(path)
-    ending = file.suffix.lower()
-    if ending not in READABLE:
-        raise InputError(f"{file}: got the ending {ending!r}, expected one of {', '.join(READABLE)}.")
+    ending, packed = ending_of(file)
+    if ending not in READABLE or (packed and ending == ".parquet"):
+        raise InputError(
+            f"{file}: got the ending {ending + packed!r}, expected one of {', '.join(READABLE)}; of text also "
+            f"{', '.join(PACKED)} after it."
+        )
     if not file.is_file():
         raise InputError(f"{file}: no such file.")
-    if ending == ".parquet":
-        return _parquet(file, columns, size)
-    return _batched(_delimited(file) if ending in DELIMITERS else _lines(file, ending), size)
+    return _parquet(file, columns, size, progress) if ending == ".parquet" else _text_rows(file, ending, size, progress)
 
 
 def column_names(path: str | PathLike[str]) -> list[str]:
     """The columns of a file; of JSON lines, those of the first."""
     first = next(read_rows(path, size=1), [])
     return list(first[0]) if first else []
+
+
+def ending_of(path: str | PathLike[str]) -> tuple[str, str]:
+    """``.csv`` and ``.gz`` of texts.csv.gz; the second is empty for a file that is not compressed."""
+    file = Path(path)
+    last = file.suffix.lower()
+    return (Path(file.stem).suffix.lower(), last) if last in PACKED else (last, "")
+
+
+def check_apart(out: str | PathLike[str] | None, *read: str | PathLike[str] | None) -> None:
+    """Refuse to write over a file that is read."""
+    there = [path for path in read if path is not None and Path(path).exists()]
+    if out is not None and Path(out).exists() and any(Path(out).samefile(path) for path in there):
+        raise InputError(f"{out}: it is read from and would be lost, expected another name for the result.")
+
+
+def _text_rows(file: Path, ending: str, size: int, progress: Progress) -> Iterator[Rows]:
+    try:
+        # The csv module finds the ends of rows itself; elsewhere only \n ends a line.
+        table = ending in DELIMITERS
+        line_end = "" if table else "\n"
+        with (
+            open_bytes(file) as (stream, raw, total),
+            io.TextIOWrapper(stream, "utf-8-sig", newline=line_end) as text,
+        ):
+            rows = _delimited(file, text, DELIMITERS[ending]) if table else _lines(file, text, ending)
+            for part in _batched(rows, size):
+                yield part
+                progress(raw.tell() / total)
+    except UnicodeDecodeError as error:
+        raise InputError(f"{file}: no text in UTF-8 ({error}). Save it in UTF-8.") from error
+    except (EOFError, OSError, lzma.LZMAError, zlib.error) as error:
+        raise InputError(f"{file}: reading failed ({error}). Is the file complete?") from error
 
 
 def _batched(rows: Iterator[dict[str, Any]], size: int) -> Iterator[Rows]:
@@ -58,36 +108,31 @@ def _batched(rows: Iterator[dict[str, Any]], size: int) -> Iterator[Rows]:
         yield part
 
 
-def _delimited(file: Path) -> Iterator[dict[str, Any]]:
+def _delimited(file: Path, text: TextIO, delimiter: str) -> Iterator[dict[str, Any]]:
     try:
-        with file.open(encoding="utf-8-sig", newline="") as text:
-            reader = csv.reader(text, delimiter=DELIMITERS[file.suffix.lower()], strict=True)
-            header = next(reader, [])
-            if len(set(header)) < len(header):
-                raise InputError(f"{file}: got the columns {', '.join(header)}, expected each name once.")
-            for cells in reader:
-                if len(cells) != len(header):
-                    if not cells:
-                        continue  # an empty line
-                    raise InputError(
-                        f"{file}, line {reader.line_num}: {len(cells)} cells, expected the {len(header)} of the header."
-                    )
-                yield dict(zip(header, cells, strict=True))
-    except (csv.Error, UnicodeDecodeError) as error:
-        raise InputError(f"{file}: no table in UTF-8 ({error}). Save it as CSV in UTF-8.") from error
+        reader = csv.reader(text, delimiter=delimiter, strict=True)
+        header = next(reader, [])
+        if len(set(header)) < len(header):
+            raise InputError(f"{file}: got the columns {', '.join(header)}, expected each name once.")
+        for cells in reader:
+            if len(cells) != len(header):
+                if not cells:
+                    continue  # an empty line
+                raise InputError(
+                    f"{file}, line {reader.line_num}: {len(cells)} cells, expected the {len(header)} of the header."
+                )
+            yield dict(zip(header, cells, strict=True))
+    except csv.Error as error:
+        raise InputError(f"{file}, line {reader.line_num}: not a row of a table ({error}).") from error
 
 
-def _lines(file: Path, ending: str) -> Iterator[dict[str, Any]]:
-    try:
-        with file.open(encoding="utf-8-sig", newline="\n") as lines:
-            for number, line in enumerate(lines, 1):
-                text = line.rstrip("\r\n")
-                if ending == ".txt":
-                    yield {"text": text}
-                elif text.strip():
-                    yield _object(text, f"{file}, line {number}")
-    except UnicodeDecodeError as error:
-        raise InputError(f"{file}: no text in UTF-8 ({error}). Save it in UTF-8.") from error
+def _lines(file: Path, text: TextIO, ending: str) -> Iterator[dict[str, Any]]:
+    for number, line in enumerate(text, 1):
+        line = line.rstrip("\r\n")
+        if ending == ".txt":
+            yield {"text": line}
+        elif line.strip():
+            yield _object(line, f"{file}, line {number}")
 
 
 def _object(text: str, where: str) -> dict[str, Any]:
@@ -100,14 +145,17 @@ def _object(text: str, where: str) -> dict[str, Any]:
     return found
 
 
-def _parquet(file: Path, columns: Sequence[str] | None, size: int) -> Iterator[Rows]:
+def _parquet(file: Path, columns: Sequence[str] | None, size: int, progress: Progress) -> Iterator[Rows]:
     pa, parquet = require("pyarrow", extra="train"), require("pyarrow.parquet", extra="train")
+    done = 0
     try:
         with parquet.ParquetFile(file) as opened:
-            there = opened.schema_arrow.names
+            there, total = opened.schema_arrow.names, opened.metadata.num_rows
             wanted = None if columns is None else [name for name in columns if name in there]
             for batch in opened.iter_batches(size, columns=wanted):
                 yield batch.to_pylist()
+                done += len(batch)
+                progress(done / total)
     except pa.ArrowException as error:
         raise InputError(f"{file}: no Parquet file that can be read ({error}).") from error
 
@@ -119,24 +167,27 @@ def row_writer(path: str | PathLike[str], schema: Any) -> Iterator[Callable[[Map
     A list of numbers is one column in JSON lines and Parquet; a CSV gets a column for each of its places.
     """
     pa = require("pyarrow", extra="train")
-    ending = Path(path).suffix.lower()
-    if ending not in WRITABLE:
-        raise InputError(f"{path}: got the ending {ending!r}, expected one of {', '.join(WRITABLE)}.")
+    ending, packed = ending_of(path)
+    if ending not in WRITABLE or packed not in ("", ".gz") or (packed and ending == ".parquet"):
+        raise InputError(
+            f"{path}: got the ending {ending + packed!r}, expected one of {', '.join(WRITABLE)}; of text also .gz "
+            "after it."
+        )
     with replacing(path) as temporary:
         if ending == ".parquet":
             parquet = require("pyarrow.parquet", extra="train")
             with parquet.ParquetWriter(temporary, schema) as file:
                 yield lambda columns: file.write_table(pa.table(dict(columns), schema=schema))
-        elif ending in LINES:
-            with temporary.open("w", encoding="utf-8") as lines:
+            return
+        with _text_to(temporary, bool(packed)) as text:
+            if ending in LINES:
 
                 def append(columns: Mapping[str, Any]) -> None:
                     for row in pa.table(dict(columns), schema=schema).to_pylist():
-                        lines.write(json.dumps(row, ensure_ascii=False) + "\n")
+                        text.write(json.dumps(row, ensure_ascii=False) + "\n")
 
                 yield append
-        else:
-            with temporary.open("w", encoding="utf-8", newline="") as text:
+            else:
                 writer = csv.writer(text, delimiter=DELIMITERS[ending], lineterminator="\n")
                 writer.writerow([name for one in schema for name in _flat_names(one)])
 
@@ -146,6 +197,15 @@ def row_writer(path: str | PathLike[str], schema: Any) -> Iterator[Callable[[Map
                         writer.writerow([cell for value in row for cell in _flat(value)])
 
                 yield append_cells
+
+
+@contextmanager
+def _text_to(path: Path, packed: bool) -> Iterator[TextIO]:
+    """``path`` for text. What is packed has no name and no time in it, so that equal rows are equal files."""
+    with path.open("wb") as raw:
+        stream: Any = gzip.GzipFile(filename="", mode="wb", fileobj=raw, mtime=0) if packed else raw
+        with io.TextIOWrapper(stream, encoding="utf-8", newline="") as text:
+            yield text
 
 
 def write_table(path: str | PathLike[str], table: Any) -> None:

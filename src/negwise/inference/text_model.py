@@ -154,6 +154,11 @@ class TextModel:
                 f"vectors: got {texts.dtype} of shape {texts.shape}, expected numbers of shape (N, {self.width}), as "
                 "encode makes them."
             )
+        if len(broken := np.flatnonzero(~np.isfinite(texts).all(1))):
+            raise InputError(
+                f"vectors: row {broken[0]} ({len(broken)} of {len(texts)}) has values that are not finite, expected "
+                "numbers. Leave it out, or encode its text again."
+            )
         return torch.from_numpy(np.asarray(texts, np.float32)).to(device)
 
     def mine(
@@ -187,6 +192,6 @@ class TextModel:
         if vectors or histories:
             raise InputError(
                 f"{'vectors' if vectors else 'histories'}: a model of texts has no items and no users of its own. "
-                "For vectors of texts type: negwise encode."
+                f"For vectors of texts type: negwise encode {self.home.path} texts.csv --out vectors.npy"
             )
         return export_model(self.home, self.network, folder, onnx=onnx)

@@ -34,11 +34,15 @@ MODEL_FORMAT = 1
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a run came to: ``scores`` on the test split, K at the end of training, and what set or bounded it."""
+    """What a run came to: ``scores`` on the test split, K at the end of training, and what set or bounded it.
+
+    ``k_origin`` says in words how a job came to the rule for K; None where a run was trained on its own.
+    """
 
     scores: Scores | None = None
     k: float | None = None
     k_reason: str | None = None
+    k_origin: str | None = None
     steps: int | None = None
     best_step: int | None = None
     parameters: int | None = None

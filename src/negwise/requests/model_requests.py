@@ -1,4 +1,4 @@
-"""What can be asked of a trained model: vectors of texts, recommendations, a folder to take elsewhere."""
+"""What can be asked of a trained model: vectors of texts and articles, recommendations, a folder to take elsewhere."""
 
 from __future__ import annotations
 
@@ -9,21 +9,28 @@ from negwise.requests.option_fields import check_choice, check_count, option, sp
 from negwise.requests.training_requests import DEVICES
 
 SIDES = ("left", "right")
-UNKNOWN = ("error", "skip")
+UNKNOWN_IDS = ("error", "skip")
+EMPTY_HISTORIES = ("error", "skip", "serve")
 _MODEL = "The folder of a job, of a run, or one that export made."
 _DEVICE = "auto, cpu or cuda."
 _BATCH_SIZE = "Rows at a time."
+_ROWS = ".csv, .tsv, .jsonl (these also as .gz) or .parquet"
+_ARTICLE = "columns title, and where there are some abstract (or body), category, subcategory"
 
 
 @dataclass(frozen=True, kw_only=True)
 class EncodeRequest:
-    """Vectors of the texts of a file."""
+    """Vectors of the texts, or of the news articles, of a file."""
 
     model: str = option(help=_MODEL, argument=True)
-    texts: str = option(help="Texts: .txt (one a line), .csv, .tsv, .jsonl or .parquet.", argument=True)
-    out: str = option(help="Where the vectors go: .npy, .parquet, .jsonl, .csv or .tsv.")
-    column: str | None = option(None, help="The column of the texts.", show_default="text, or the only one")
-    side: str = option("right", help="right: texts that are found; left: texts that ask.")
+    texts: str = option(
+        help=f"Texts: .txt (one a line), {_ROWS}. For a model of news, articles: {_ARTICLE}.", argument=True
+    )
+    out: str = option(help=f"Where the vectors go: .npy, {_ROWS}.")
+    column: str | None = option(
+        None, help="The column of the texts, or of the titles.", show_default="text (news: title), or the only one"
+    )
+    side: str = option("right", help="right: texts that are found; left: texts that ask. News has no sides.")
     batch_size: int = option(1024, help=_BATCH_SIZE)
     device: str = option("auto", help=_DEVICE)
 
@@ -47,17 +54,22 @@ class RecommendRequest:
     input: str | None = option(
         None, help="A file with a column user, a column history (a list, or ids with spaces), or both."
     )
-    out: str | None = option(None, help="Where rows go: .csv, .tsv, .jsonl or .parquet.", show_default="the terminal")
+    out: str | None = option(None, help=f"Where rows go: {_ROWS}.", show_default="the terminal")
     n: int = option(10, flag="--n", help="Items for each.")
     exclude_seen: bool = option(True, flag="--exclude-seen/--include-seen", help="Leave out items of the history.")
     candidates: str | None = option(None, help="A file with a column item: choose among these.", show_default="all")
-    unknown: str = option("error", help="Unknown ids and empty histories: error, or skip.")
+    items: str | None = option(None, help=f"A file of new articles, for a model of news: a column id, {_ARTICLE}.")
+    unknown: str = option("error", help="Unknown ids: error, or skip.")
+    empty: str | None = option(
+        None, help="Empty histories: error, skip, or serve, as evaluation does.", show_default="what --unknown says"
+    )
     batch_size: int = option(1024, help=_BATCH_SIZE)
     device: str = option("auto", help=_DEVICE)
 
     def __post_init__(self) -> None:
         check_count("n", self.n)
-        check_choice("unknown", self.unknown, UNKNOWN)
+        check_choice("unknown", self.unknown, UNKNOWN_IDS)
+        check_choice("empty", self.empty, EMPTY_HISTORIES)
         check_count("batch_size", self.batch_size)
         check_choice("device", self.device, DEVICES)
         given = [bool(self.users), self.history is not None, self.input is not None]
