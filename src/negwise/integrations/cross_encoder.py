@@ -102,7 +102,7 @@ class KPairs:
         """The kept candidates, (B, C, B) bool, and the places of a row's own texts, (B, C, B)."""
         number, width = len(columns), len(columns[0])
         counts, order = control.draws(width, number * (width - 1), torch.device("cpu"))
-        say_what_is_missing(control, number * width - 1, number - 1)
+        say_what_is_missing(control, number * width - 1, number - 1, "a larger batch")
         names: dict[str, int] = {}
         ids = torch.tensor([[names.setdefault(text, len(names)) for text in column] for column in columns])
         present = ids[1:].t() != names.get("", -1) if number > 1 else None

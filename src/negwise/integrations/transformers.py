@@ -86,6 +86,8 @@ class KLossFunction:
         self.callback, self.scores, self.in_batch = callback, scores, in_batch
         self.loss = KCrossEntropy(given=given)
         self.loss.eval_sums = callback.eval_sums
+        if in_batch:
+            self.loss.more = "a larger batch"
 
     def __call__(self, outputs: Any, labels: Tensor | None, num_items_in_batch: Any = None) -> Tensor:
         del num_items_in_batch
