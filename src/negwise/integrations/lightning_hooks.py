@@ -54,7 +54,7 @@ class KHooks:
         self._losses = losses
         for loss in losses:
             loss.control = self.control
-        if stage == "fit" and not trainer.fast_dev_run:
+        if stage == "fit" and not trainer.fast_dev_run and trainer.ckpt_path is None:
             trainer.num_sanity_val_steps = math.inf
 
     def on_train_start(self, trainer: Any, pl_module: Any) -> None:
@@ -107,6 +107,10 @@ class KHooks:
 
     def on_sanity_check_end(self, trainer: Any, pl_module: Any) -> None:
         del pl_module
+        if trainer.ckpt_path is not None:  # a few batches before training goes on: no evaluation
+            for number in sorted(self._eval_sums):
+                self._eval_sums[number].finish()
+            return
         if self.run_log is not None:
             self.run_log.begin(0)
         self._log(trainer, self._finish(trainer, "val"), 0)
