@@ -208,7 +208,7 @@ def test_an_estimate_from_the_log_of_a_run_that_was_resumed(tmp_path):
     assert estimate.k >= 1 and estimate.interval is not None
     listed, _ = make_trainer(tmp_path / "listed", "1", max_epochs=1)
     listed.fit(make_module(), loaders()[0], [loaders()[1], loaders()[1]])
-    with pytest.raises(InputError, match=r"val_auc may be any of 'val_auc', 'val_1_auc'.*--val-column NAME"):
+    with pytest.raises(InputError, match=r"val_auc may be any of 'val_1_auc', 'val_auc'.*--val-column NAME"):
         negwise.curves.read(tmp_path / "listed")
 
 

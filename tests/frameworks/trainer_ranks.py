@@ -38,6 +38,7 @@ def train(bert, out, ranks, **options):
         "gradient_accumulation_steps": 2 // ranks,
         "evaluate": text_pairs(16, seed=1),
         "eval_steps": 4,
+        "ddp_find_unused_parameters": False,
         **options,
     }
     whole = cross_world.make_trainer(bert, out, "7", make_loss=cross_world.all_negatives, **pieces)
@@ -58,8 +59,6 @@ def logs_of(trainer):
 
 if __name__ == "__main__":
     warnings.simplefilter("ignore")
-    is_first, logs = train(
-        sys.argv[1], Path(sys.argv[2]).parent / "two", 2, ddp_backend="gloo", ddp_find_unused_parameters=False
-    )
+    is_first, logs = train(sys.argv[1], Path(sys.argv[2]).parent / "two", 2, ddp_backend="gloo")
     if is_first:
         Path(sys.argv[2]).write_text(json.dumps(logs))
