@@ -110,7 +110,11 @@ def test_counts_belong_to_the_curve_that_they_are_named_after() -> None:
     names = ("auc", "auc_se", "auc_queries", "auc_pairs")
     rows = [
         {"step": step, "train_auc": 0.5 + step / 10}
-        | {f"eval_{data}_{name}": value for data in ("pairs", "triplets") for name, value in zip(names, of[data])}
+        | {
+            f"eval_{data}_{name}": value
+            for data in ("pairs", "triplets")
+            for name, value in zip(names, of[data], strict=True)
+        }
         for step in range(3)
         for of in [{"pairs": (0.5 + step / 20, 0.02, 30, 900), "triplets": (0.5 + step / 30, 0.03, 40, 800)}]
     ]
@@ -123,9 +127,7 @@ def test_counts_belong_to_the_curve_that_they_are_named_after() -> None:
 
 def test_a_log_without_a_training_auc_says_how_to_get_one() -> None:
     curves = read([{"step": step, "eval_auc": auc} for step, auc in enumerate((0.5, 0.7, 0.75))])
-    with pytest.raises(
-        InputError, match=r"no training AUC beside 'eval_auc'.*eval_dataset=\{'train': part.*train_auc=0"
-    ):
+    with pytest.raises(InputError, match=r"no training AUC beside .*eval_dataset=.*train_auc=0"):
         curves.estimate()
     assert curves.estimate(train_auc=0.8).k >= 1
 

@@ -13,7 +13,7 @@ from tiny_bert import text_pairs
 
 NAMES = ("step", "loss", "k", "k_used", "win_rate")
 LAST = 70
-"""Rows of an evaluation: more than two batches of 32, which ranks fill up with rows from the beginning."""
+"""Rows of an evaluation: more than two batches of 32, so that the last one of several ranks is not full."""
 
 
 def train(bert, out, ranks, **options):

@@ -168,6 +168,6 @@ def rows_of_its_own(rows: int) -> int:
     if distributed.world_size() == 1 or not at.end_of_dataloader or at.remainder <= 0:
         return rows
     batches = getattr(at.active_dataloader.batch_sampler, "batch_sampler", None)
-    if type(batches).__iter__ is not BatchSampler.__iter__:
+    if type(batches).__iter__ is not BatchSampler.__iter__ or batches.drop_last:
         return rows
     return min(max(at.remainder - distributed.process_rank() * rows, 0), rows)
