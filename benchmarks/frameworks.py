@@ -1,20 +1,26 @@
-"""What `attach` costs in sentence-transformers: ``python -m benchmarks.frameworks OUT.json [turns]``.
+"""What `attach` costs in sentence-transformers: ``python -m benchmarks frameworks`` prints the records.
 
-A step is the forward pass of the encoder, the loss, the backward pass and the optimizer. The framework's own loss and
-the same with `attach` at the same K, all other rows of the batch, take turns; the ratio is that of medians. ``online``
-stands beside them, with fewer negatives. The encoder is a random BERT. On a CPU it is small, so that the loss weighs
-more than it does in earnest; on a GPU it has the shape of MiniLM. Run it in the environment of
-``make test-frameworks``.
+To measure anew, in the environment of ``make test-frameworks`` and on a quiet machine: ``python -m
+benchmarks.frameworks`` writes ``results/frameworks-cpu.json``, or ``frameworks-cuda.json`` where there is a GPU.
+
+The framework's own loss, with all other rows of the batch as negatives, takes turns with the same loss attached, once
+at the same K and once at an eighth of the batch, which is drawn anew each step. A step is the forward pass of the
+encoder, the loss, the backward pass and the optimizer. The loss alone is forward and backward on vectors that stay.
+Ratios are those of medians. The encoder is a random BERT: small on a CPU, so that the loss weighs more than it does in
+earnest, with the shape of MiniLM on a GPU, where the plain loss of the largest batch has shorter texts, so that they
+fit.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import platform
+import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+import warnings
+from collections.abc import Callable
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
@@ -23,10 +29,14 @@ from typing import Any
 import torch
 
 from benchmarks.table import Row, seconds
+from negwise.errors import InputError
 from negwise.files import write_atomically
 
+RESULTS = Path(__file__).parent / "results"
 SMALL, LARGE = 1.03, 1.0
-"""Most that a step may take beside the framework's own: small batches, and the largest."""
+"""Most that a step at the same K may take beside the framework's own: small batches, and the largest."""
+DRAWN = 8
+"""The drawn K is the batch over this."""
 
 
 @dataclass(frozen=True)
@@ -36,13 +46,17 @@ class Scale:
     hidden: int
     layers: int
     tokens: int
+    tokens_of_plain_large: int
     small: tuple[int, ...]
     large: int
     mini_batch: int
 
+    def tokens_of(self, batch: int, cached: bool) -> int:
+        return self.tokens if cached or batch != self.large else self.tokens_of_plain_large
 
-CPU = Scale(hidden=128, layers=2, tokens=12, small=(32, 64, 128, 256), large=1024, mini_batch=256)
-GPU = Scale(hidden=384, layers=6, tokens=32, small=(32, 64, 128, 256), large=32768, mini_batch=2048)
+
+CPU = Scale(128, 2, 12, 12, small=(32, 64, 128, 256), large=1024, mini_batch=256)
+GPU = Scale(384, 6, 32, 8, small=(32, 64, 128, 256), large=32768, mini_batch=2048)
 
 
 def make_model(scale: Scale, folder: str, device: str) -> Any:
@@ -67,8 +81,8 @@ def make_model(scale: Scale, folder: str, device: str) -> Any:
     return SentenceTransformer(folder, device=device)
 
 
-def attached(model: Any, loss: Any, rule: str, steps: int) -> Any:
-    """The callback of a trainer with ``loss`` attached; its controller has begun."""
+def attach_rule(model: Any, loss: Any, rule: str) -> Any:
+    """The controller of a trainer with ``loss`` attached; it runs no step yet."""
     from sentence_transformers import SentenceTransformerTrainer, SentenceTransformerTrainingArguments
 
     from datasets import Dataset
@@ -79,14 +93,15 @@ def attached(model: Any, loss: Any, rule: str, steps: int) -> Any:
         output_dir=tempfile.mkdtemp(), report_to="none", use_cpu=model.device.type == "cpu"
     )
     data = Dataset.from_dict({"anchor": ["w1"], "positive": ["w2"]})
-    trainer = SentenceTransformerTrainer(model=model, args=args, train_dataset=data, loss=loss)
-    callback = attach(trainer, rule)
-    callback.control = StepControl(rule, steps, by_call=False)
+    with warnings.catch_warnings():  # of what a trainer will do to data that nobody trains on
+        warnings.simplefilter("ignore")
+        callback = attach(SentenceTransformerTrainer(model=model, args=args, train_dataset=data, loss=loss), rule)
+    callback.control = StepControl(rule, 10**6, by_call=False)
     return callback
 
 
 def measure(scale: Scale, batch: int, cached: bool, device: str, turns: int) -> dict[str, Any]:
-    """Seconds of a step with the framework's own loss, with the same K attached, and with ``online`` K at its start."""
+    """Seconds of a step and of the loss alone: the framework's own, attached at the same K, and at a drawn K."""
     from sentence_transformers.sentence_transformer.losses import (
         CachedMultipleNegativesRankingLoss,
         MultipleNegativesRankingLoss,
@@ -95,100 +110,143 @@ def measure(scale: Scale, batch: int, cached: bool, device: str, turns: int) -> 
     with tempfile.TemporaryDirectory() as folder:
         model = make_model(scale, folder, device)
     model.train()
-    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-5)
 
     def make_loss() -> Any:
         if cached:
             return CachedMultipleNegativesRankingLoss(model, mini_batch_size=scale.mini_batch)
         return MultipleNegativesRankingLoss(model)
 
-    own, same, online = make_loss(), make_loss(), make_loss()
-    # The trainers of two losses share the model; each has a controller of its own.
-    with quiet():
-        controls = [attached(model, same, str(batch - 1), 10**6), attached(model, online, "online", 10**6)]
-    generator = torch.Generator().manual_seed(0)
-
-    def features() -> list[dict[str, torch.Tensor]]:
-        ids = torch.randint(2, 2002, (2, batch, scale.tokens), generator=generator)
-        return [{"input_ids": one.to(device), "attention_mask": torch.ones_like(one, device=device)} for one in ids]
-
-    inputs = features()
-
-    def step(loss: Any, callback: Any = None) -> Callable[[], None]:
-        def run() -> None:
-            if callback is not None:
-                callback.control.begin(callback.control.step + 1)
-            loss([dict(one) for one in inputs], None).backward()
-            optimizer.step()
-            optimizer.zero_grad()
-            if callback is not None:
-                callback.control.end()
-            if device == "cuda":
-                torch.cuda.synchronize()
-
-        return run
-
-    found = seconds(
-        {"own": step(own), "attach": step(same, controls[0]), "online": step(online, controls[1])}, turns, warmup=2
-    )
-    return {"batch": batch, "cached": cached, "device": device, "k_online": round(controls[1].control.k, 2), **found}
+    kinds: dict[str, tuple[Any, Any]] = {"own": (make_loss(), None)}
+    for name, k in (("same", batch - 1), ("drawn", batch // DRAWN)):
+        loss = make_loss()
+        kinds[name] = (loss, attach_rule(model, loss, str(k)))
+    tokens = scale.tokens_of(batch, cached)
+    steps = seconds({name: step_of(model, batch, tokens, device, *kind) for name, kind in kinds.items()}, turns, 2)
+    vectors = fixed_vectors(batch, scale, cached, device)
+    alone = seconds({name: loss_alone(vectors, cached, *kind) for name, kind in kinds.items()}, turns, 2)
+    case = {"batch": batch, "cached": cached, "device": device, "tokens": tokens, "k_drawn": batch // DRAWN}
+    return {**case, "step": steps, "loss": alone}
 
 
-@contextmanager
-def quiet() -> Iterator[None]:
-    """Trainers warn of what they will do to data that nobody trains on."""
-    import warnings
+def step_of(model: Any, batch: int, tokens: int, device: str, loss: Any, callback: Any) -> Callable[[], None]:
+    """A training step of ``model`` on texts that stay."""
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-5)
+    ids = torch.randint(2, 2002, (2, batch, tokens), generator=torch.Generator().manual_seed(0)).to(device)
+    inputs = [{"input_ids": one, "attention_mask": torch.ones_like(one)} for one in ids]
 
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        yield
+    def run() -> None:
+        loss([dict(one) for one in inputs], None).backward()
+        optimizer.step()
+        optimizer.zero_grad()
+
+    return as_step(run, callback, device)
+
+
+def fixed_vectors(batch: int, scale: Scale, cached: bool, device: str) -> list[list[torch.Tensor]]:
+    """Queries and positives, in mini-batches for the cached loss."""
+    generator = torch.Generator().manual_seed(1)
+    sides = [torch.randn(batch, scale.hidden, generator=generator).to(device) for _ in range(2)]
+    size = min(scale.mini_batch, batch) if cached else batch
+    return [[part.clone().requires_grad_() for part in side.split(size)] for side in sides]
+
+
+def loss_alone(vectors: list[list[torch.Tensor]], cached: bool, loss: Any, callback: Any) -> Callable[[], None]:
+    """Forward and backward of the loss on ``vectors``."""
+
+    def run() -> None:
+        if cached:
+            loss.calculate_loss(vectors, None, with_backward=True)
+        else:
+            loss.compute_loss_from_embeddings([side[0] for side in vectors], None).backward()
+        for side in vectors:
+            for part in side:
+                part.grad = None
+
+    return as_step(run, callback, vectors[0][0].device.type)
+
+
+def as_step(run: Callable[[], None], callback: Any, device: str) -> Callable[[], None]:
+    """``run`` as a step of K, whose end is waited for."""
+
+    def timed() -> None:
+        if callback is not None:
+            callback.control.begin(callback.control.step + 1)
+        run()
+        if callback is not None:
+            callback.control.end()
+        if device == "cuda":
+            torch.cuda.synchronize()
+
+    return timed
 
 
 def rows_of(cases: list[dict[str, Any]], large: int) -> list[Row]:
-    """A row for each case: the step with `attach` over the framework's own."""
-    return [
-        Row(
-            f"sentence-transformers, B = {case['batch']:,}, {'cached' if case['cached'] else 'plain'}",
-            "step with attach / own step, same K",
-            case["attach"] / case["own"],
-            LARGE if case["batch"] == large else SMALL,
-            better="lower",
-        )
-        for case in cases
-    ]
+    """Rows for each case: what is attached over the framework's own."""
+    rows = []
+    for case in cases:
+        work = f"sentence-transformers, B = {case['batch']:,}, {'cached' if case['cached'] else 'plain'}"
+        work += f", {case['device']}"
+        drawn = f"attach at K = {case['k_drawn']:,} / own at all negatives"
+        bar = LARGE if case["batch"] == large else SMALL
+        step, loss = case["step"], case["loss"]
+        rows += [
+            Row(work, "step: attach / own, all negatives", step["same"] / step["own"], bar, better="lower"),
+            Row(work, f"step: {drawn}", step["drawn"] / step["own"], better="lower"),
+            Row(work, "loss alone: attach / own, all negatives", loss["same"] / loss["own"], better="lower"),
+            Row(work, f"loss alone: {drawn}", loss["drawn"] / loss["own"], better="lower"),
+        ]
+    return rows
+
+
+def run() -> list[Row]:
+    """The rows of the committed records."""
+    files = sorted(RESULTS.glob("frameworks-*.json"))
+    if not files:
+        raise InputError(f"{RESULTS}: no frameworks-*.json. Measure with python -m benchmarks.frameworks")
+    records = [json.loads(file.read_text()) for file in files]
+    return [row for record in records for row in rows_of(record["cases"], record["large"])]
+
+
+def machine(device: str) -> dict[str, Any]:
+    """What was measured, and where."""
+    told = subprocess.run(["git", "describe", "--always", "--dirty"], capture_output=True, text=True, check=False)
+    lines = Path("/proc/cpuinfo").read_text().splitlines() if Path("/proc/cpuinfo").exists() else []
+    cpu = next((line.split(":")[1].strip() for line in lines if line.startswith("model name")), platform.machine())
+    return {
+        "commit": told.stdout.strip(),
+        "cpu": cpu,
+        "gpu": torch.cuda.get_device_name() if device == "cuda" else None,
+        "threads": torch.get_num_threads(),
+        "versions": {name: version(name) for name in ("torch", "transformers", "sentence-transformers")},
+    }
 
 
 def main() -> int:
     """Exit 0 where every bar holds, 1 where one is missed."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.frameworks", description=__doc__)
-    parser.add_argument("out", type=Path, help="the record, JSON")
-    parser.add_argument("turns", type=int, nargs="?", default=11, help="steps of each kind (default: 11)")
-    parser.add_argument("--only", type=int, nargs="*", help="batch sizes to measure (default: all)")
-    parser.add_argument("--no-plain-large", action="store_true", help="leave out the plain loss at the largest batch")
-    asked = parser.parse_args()
     device = "cuda" if torch.cuda.is_available() else "cpu"
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.frameworks", description=__doc__)
+    parser.add_argument("--out", type=Path, default=RESULTS / f"frameworks-{device}.json", help="the record, JSON")
+    parser.add_argument("--turns", type=int, default=11, help="steps of each kind (default: 11)")
+    parser.add_argument("--only", type=int, nargs="*", help="batch sizes to measure (default: all)")
+    asked = parser.parse_args()
     scale = GPU if device == "cuda" else CPU
-    kinds = [(batch, False) for batch in scale.small] + [(scale.large, True)]
-    if not asked.no_plain_large:
-        kinds.append((scale.large, False))
+    kinds = [(batch, False) for batch in scale.small] + [(scale.large, True), (scale.large, False)]
     cases = []
     for batch, cached in kinds:
         if asked.only is None or batch in asked.only:
             cases.append(measure(scale, batch, cached, device, asked.turns))
-            print({key: round(one, 5) if isinstance(one, float) else one for key, one in cases[-1].items()}, flush=True)
-    rows = rows_of(cases, scale.large)
-    for row in rows:
-        print(f"{row.work}: {row.value:.3f} (at most {row.bar})")
+            for row in rows_of(cases[-1:], scale.large):
+                bar = "" if row.bar is None else f" (at most {row.bar})"
+                print(f"{row.work}: {row.measure}: {row.value:.3f}{bar}", flush=True)
     record = {
-        "command": "python -m benchmarks.frameworks",
-        "device": torch.cuda.get_device_name() if device == "cuda" else "cpu",
-        "threads": torch.get_num_threads(),
-        "versions": {name: version(name) for name in ("torch", "transformers", "sentence-transformers")},
+        "command": f"python -m benchmarks.frameworks --turns {asked.turns}",
+        **machine(device),
+        "large": scale.large,
         "cases": cases,
-        "rows": [row.to_dict() for row in rows],
+        "rows": [row.to_dict() for row in rows_of(cases, scale.large)],
     }
     write_atomically(asked.out, json.dumps(record, indent=1) + "\n")
-    return 0 if all(row.passed is not False for row in rows) else 1
+    return 0 if all(row.passed is not False for row in rows_of(cases, scale.large)) else 1
 
 
 if __name__ == "__main__":

@@ -40,6 +40,13 @@ NAMES = {
     "val_loss": ("val", None),
     "val_gauc": ("val", None),
     "auction_val": ("val", None),
+    "eval_pairs_auc": ("val", "auc"),
+    "eval_triplets_auc": ("val", "auc"),
+    "queries_auc": (None, "auc"),
+    "eval_auc_pairs": ("val", "pairs"),
+    "eval_pairs_auc_pairs": ("val", "pairs"),
+    "eval_pairs_auc_queries": ("val", None),
+    "eval_triplets_auc_pairs": ("val", None),
     "val_auc_se": ("val", "se"),
     "val/auc_stderr": ("val", "se"),
     "train AUC standard error": ("train", "se"),
@@ -76,6 +83,11 @@ def test_what_a_name_says(name: str) -> None:
         ("step,train_auc,trainAUROC", {}, r"any of 'train_auc', 'trainAUROC'.*type --train-column NAME"),
         ("step,global_step,val_auc", {}, r"step may be any of 'step', 'global_step'.*--step-column NAME"),
         ("val_auc,val_se,val_sem", {}, r"val_se may be any of 'val_se', 'val_sem'.*columns={'val_se': NAME}"),
+        (
+            "step,eval_pairs_auc,eval_triplets_auc",
+            {},
+            r"val_auc may be any of 'eval_pairs_auc', 'eval_triplets_auc'.*type --val-column NAME",
+        ),
         ("step,loss", {}, r"no column is named like.*values: 'step', 'loss'.*--val-column NAME"),
         ("step,test_auc", {}, r"no column is named like.*values: 'step', 'test_auc'"),
         ("step,auc", {}, r"'auc': training or validation\?.*--val-column NAME.*--train-column NAME"),
@@ -92,6 +104,32 @@ def test_choices_that_cannot_be_made(tmp_path: Path, header: str, columns: dict[
     with pytest.raises(InputError, match=message) as caught:
         read(path, columns=columns)
     assert "validation" in columns or str(path) in str(caught.value)
+
+
+def test_counts_belong_to_the_curve_that_they_are_named_after() -> None:
+    names = ("auc", "auc_se", "auc_queries", "auc_pairs")
+    rows = [
+        {"step": step, "train_auc": 0.5 + step / 10}
+        | {
+            f"eval_{data}_{name}": value
+            for data in ("pairs", "triplets")
+            for name, value in zip(names, of[data], strict=True)
+        }
+        for step in range(3)
+        for of in [{"pairs": (0.5 + step / 20, 0.02, 30, 900), "triplets": (0.5 + step / 30, 0.03, 40, 800)}]
+    ]
+    for data, queries, pairs, se in (("pairs", 30, 900, 0.02), ("triplets", 40, 800, 0.03)):
+        curves = read(rows, columns={"val_auc": f"eval_{data}_auc"})
+        assert curves.val_queries is not None and curves.val_queries.tolist() == [queries] * 3
+        assert curves.val_pairs is not None and curves.val_pairs.tolist() == [pairs] * 3
+        assert curves.val_se is not None and curves.val_se.tolist() == [se] * 3
+
+
+def test_a_log_without_a_training_auc_says_how_to_get_one() -> None:
+    curves = read([{"step": step, "eval_auc": auc} for step, auc in enumerate((0.5, 0.7, 0.75))])
+    with pytest.raises(InputError, match=r"no training AUC beside .*eval_dataset=.*train_auc=0"):
+        curves.estimate()
+    assert curves.estimate(train_auc=0.8).k >= 1
 
 
 def test_an_empty_column_is_no_candidate(tmp_path: Path) -> None:

@@ -20,16 +20,32 @@ def pairs(rows=ROWS, seed=0):
     return TensorDataset(x, x.roll(1, 1))
 
 
-def train(rule, *, batch=32, accumulation=1, workers=0, epochs=1, folder=None, resume=None, save_at=None, **options):
-    """What was logged of each step, and the scores before and after."""
+def train(
+    rule,
+    *,
+    batch=32,
+    accumulation=1,
+    workers=0,
+    epochs=1,
+    folder=None,
+    resume=None,
+    save_at=None,
+    data=None,
+    run=None,
+    call=None,
+    **options,
+):
+    """What was logged of each step, and the scores before and after; ``call(loss, query, positive)`` is the loss."""
     torch.manual_seed(0)
     accelerator = Accelerator(cpu=True, gradient_accumulation_steps=accumulation, **options)
     model = torch.nn.Linear(DIM, DIM, bias=False)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.3)
-    loader = DataLoader(pairs(), batch, num_workers=workers)
+    loader = DataLoader(pairs() if data is None else data, batch, num_workers=workers)
     model, optimizer, loader = accelerator.prepare(model, optimizer, loader)
     steps = epochs * len(loader) // accumulation
-    loss = attach(accelerator, KInfoNCE(rule, steps, temperature=0.25, gather=True), optimizer)
+    loss = attach(accelerator, KInfoNCE(rule, steps, temperature=0.25, gather=True, run=run), optimizer)
+    if accelerator.log_with:
+        accelerator.init_trackers("run")
     if resume is not None:
         accelerator.load_state(resume)
     held_out = pairs(96, 1).tensors
@@ -48,14 +64,21 @@ def train(rule, *, batch=32, accumulation=1, workers=0, epochs=1, folder=None, r
         data = loader if resume is None else accelerator.skip_first_batches(loader, (loss.control.step) * accumulation)
         for query, positive in data:
             with accelerator.accumulate(model):
-                accelerator.backward(loss(model(query), positive))
+                value = loss(model(query), positive) if call is None else call(loss, model(query), positive)
+                accelerator.backward(value)
                 optimizer.step()
                 optimizer.zero_grad()
             if accelerator.sync_gradients:
                 logs.append(loss.logs())
+                accelerator.log(logs[-1], step=len(logs) - 1)
                 if save_at == len(logs):
                     accelerator.save_state(folder)
-    return logs, first, evaluate(), [one.detach().clone() for one in model.parameters()]
+    last = evaluate()
+    if accelerator.log_with:
+        accelerator.log({"val_auc": last.auc}, step=len(logs))
+        accelerator.end_training()
+    loss.finish(model)
+    return logs, first, last, [one.detach().clone() for one in model.parameters()]
 
 
 def summary(batch):

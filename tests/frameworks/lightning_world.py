@@ -33,9 +33,12 @@ def make_module(framework="lightning", loss=None, scores=False, gather=False):
             return self.loss(4 * query @ positive.t(), torch.arange(len(query)))
 
         def training_step(self, batch, _):
-            return self.step(batch)
+            loss = self.step(batch)
+            self.log("train_loss", loss)
+            return loss
 
-        def validation_step(self, batch, _):
+        def validation_step(self, batch, _, dataloader_idx=0):
+            del dataloader_idx
             self.step(batch)
 
         test_step = validation_step

@@ -2,58 +2,16 @@
 
 import pytest
 import torch
-from sentence_transformers.cross_encoder import CrossEncoder, CrossEncoderTrainer, CrossEncoderTrainingArguments
+from cross_world import all_negatives, evals_of, make_trainer, steps_of
 from sentence_transformers.cross_encoder.losses import BinaryCrossEntropyLoss, MultipleNegativesRankingLoss
 from tiny_bert import text_pairs
+from transformers import TrainerCallback
 
 from negwise.draws import Key, counts
 from negwise.errors import InputError
 from negwise.integrations.cross_encoder import attach
+from negwise.losses import info_nce_scores
 from negwise.schedule import AnsK
-
-
-def make_trainer(
-    bert, out, rule=None, train=None, evaluate=None, make_loss=MultipleNegativesRankingLoss, run=None, **args
-):
-    torch.manual_seed(0)
-    model = CrossEncoder(bert, num_labels=1, device="cpu")
-    settings = {
-        "output_dir": str(out),
-        "max_steps": 6,
-        "per_device_train_batch_size": 16,
-        "per_device_eval_batch_size": 16,
-        "logging_steps": 1,
-        "learning_rate": 1e-3,
-        "report_to": "none",
-        "save_strategy": "no",
-        "disable_tqdm": True,
-        "use_cpu": True,
-        "dataloader_pin_memory": False,
-    }
-    if evaluate is not None:
-        settings |= {"eval_strategy": "steps", "eval_steps": 6}
-    trainer = CrossEncoderTrainer(
-        model=model,
-        args=CrossEncoderTrainingArguments(**settings | args),
-        train_dataset=text_pairs(400) if train is None else train,
-        eval_dataset=evaluate,
-        loss=make_loss(model),
-    )
-    if rule is not None:
-        attach(trainer, rule, run=run)
-    return trainer
-
-
-def steps_of(trainer):
-    return [entry for entry in trainer.state.log_history if "loss" in entry]
-
-
-def evals_of(trainer):
-    return [entry for entry in trainer.state.log_history if "eval_auc" in entry]
-
-
-def all_negatives(model):
-    return MultipleNegativesRankingLoss(model, num_negatives=None)
 
 
 @pytest.mark.parametrize("negatives", [0, 1])
@@ -76,6 +34,50 @@ def test_only_the_kept_pairs_are_scored(tiny_bert, tmp_path, workers):
     expected = [counts(AnsK(5)(step / 5), 16, Key(42, step)) for step in range(6)]
     assert [e["k_used"] for e in steps_of(trainer)] == [one.mean() for one in expected]
     assert sum(scored) == sum(16 + one.sum() for one in expected)
+
+
+def test_loss_is_info_nce_over_the_scored_pairs(tiny_bert, tmp_path):
+    trainer = make_trainer(tiny_bert, tmp_path, "2.5", train=text_pairs(16, 1), max_steps=1)
+    seen, own = [], trainer.loss.call_model_with_pairs
+
+    def watch(pairs, **options):
+        scores = own(pairs, **options)
+        seen.extend(zip(pairs, trainer.loss.scale * trainer.loss.activation_fn(scores.detach()), strict=True))
+        return scores
+
+    trainer.loss.call_model_with_pairs = watch
+    trainer.train()
+    losses = []
+    for query, _ in (pair for pair, _ in seen[:16]):
+        of_row = torch.stack([score for pair, score in seen if pair[0] == query])  # the positive comes first
+        losses.append(info_nce_scores(of_row[:1], of_row[None, 1:]).loss)
+    assert steps_of(trainer)[0]["loss"] == pytest.approx(float(torch.stack(losses).mean()), rel=1e-4)
+
+
+class GradNorm(TrainerCallback):
+    def on_pre_optimizer_step(self, args, state, control, model=None, **_):
+        del args, state, control
+        self.norm = float(sum(p.grad.pow(2).sum() for p in model.parameters() if p.grad is not None)) ** 0.5
+
+
+def test_accumulated_gradients_are_a_mean(tiny_bert, tmp_path):
+    data, found = text_pairs(8), []
+    for rows, accumulation in ((data, 1), (data.select([*range(8), *range(8)]), 2)):
+        trainer = make_trainer(
+            tiny_bert, tmp_path, "7", max_steps=1, train=rows, gradient_accumulation_steps=accumulation
+        )
+        trainer.get_train_dataloader = lambda trainer=trainer, rows=rows: torch.utils.data.DataLoader(
+            rows, batch_size=8, collate_fn=trainer.data_collator
+        )
+        trainer.add_callback(norm := GradNorm())
+        trainer.train()
+        found.append((steps_of(trainer)[0]["loss"], norm.norm))
+    assert found[0] == pytest.approx(found[1], rel=1e-4)
+
+
+def test_more_than_there_is_is_said(tiny_bert, tmp_path):
+    with pytest.warns(UserWarning, match=r"a row has 15 negatives to draw from.*For more use a larger batch$"):
+        make_trainer(tiny_bert, tmp_path, "20", max_steps=1).train()
 
 
 def test_given_first_missing_and_equal_texts(tiny_bert, tmp_path):

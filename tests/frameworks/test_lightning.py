@@ -5,13 +5,19 @@ import lightning_ranks
 import pytest
 import pytorch_lightning as ptl
 import torch
-from lightning_world import FRAMEWORKS, STEPS, loaders, make_module, make_trainer, rows_of
+from boards import read_board
+from lightning_world import FRAMEWORKS, STEPS, loaders, make_module, make_trainer, pairs, rows_of
 from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
 from two_processes import run_on_two
 
+import negwise.curves
 from negwise.draws import Key, counts
 from negwise.errors import InputError
-from negwise.integrations import lightning, pytorch_lightning
+from negwise.integrations import KInfoNCE, StepControl, lightning, pytorch_lightning
+from negwise.integrations.column_choice import keep_mask
+from negwise.integrations.step_control import LAG
+from negwise.losses import info_nce
 from negwise.schedule import AnsK
 
 pytestmark = [
@@ -67,6 +73,145 @@ def test_accumulation_is_one_step(tmp_path):
         assert float(row["k_used"]) == pytest.approx(counts(2.5, 32, Key(0, step)).mean())
 
 
+def run_once(folder, batch=None, data=None, accumulate=1, loss=None, rule="2.5", **options):
+    """A module after one step on ``data``, and the row of it in the log."""
+    data = pairs(batch, 0) if data is None else data
+    module = make_module(loss=loss or KInfoNCE(temperature=0.25))
+    trainer, _ = make_trainer(folder, rule, max_steps=1, accumulate_grad_batches=accumulate, **options)
+    trainer.fit(module, DataLoader(data, batch or len(data)), DataLoader(pairs(16, 1), 16))
+    return module, next(row for row in rows_of(trainer) if row.get("k"))
+
+
+def test_loss_is_info_nce_over_the_kept_negatives(tmp_path):
+    _, row = run_once(tmp_path, 32)
+    control = StepControl("2.5", 1)
+    control.begin(0)
+    rows, order = control.draws(32, 31, torch.device("cpu"))
+    x, positive = pairs(32, 0).tensors
+    query = make_module().layer(x).detach()
+    expected = info_nce(query, positive, mask=keep_mask(order, rows, 0, 1, 32)[:, 0], temperature=0.25).loss
+    assert float(row["train_loss"]) == pytest.approx(float(expected), rel=1e-4)  # in one row with K
+
+
+def test_accumulated_gradients_are_a_mean(tmp_path):
+    once, _ = run_once(tmp_path, data=pairs(16, 0), batch=16, rule="15")
+    twice = TensorDataset(*(torch.cat([part, part]) for part in pairs(16, 0).tensors))
+    again, _ = run_once(tmp_path, data=twice, batch=16, rule="15", accumulate=2)
+    torch.testing.assert_close(once.layer.weight, again.layer.weight)
+    assert not torch.equal(once.layer.weight, make_module().layer.weight)
+
+
+def test_rows_with_fewer_negatives_than_k(tmp_path):
+    class Ragged(KInfoNCE):
+        """Two given negatives, of which rows have none, one or both; all other rows have the same positive."""
+
+        def forward(self, query, positive):
+            given = positive.roll(1, 0)[:, None].expand(-1, 2, -1) + torch.tensor([[[0.1], [0.2]]])
+            there = torch.arange(len(query))[:, None] % 3 > torch.arange(2)
+            same = torch.zeros(len(query), dtype=torch.long)
+            return super().forward(query, positive, given, there, same, 1 + torch.arange(2 * len(query)).view(-1, 2))
+
+    module, row = run_once(tmp_path, 9, loss=Ragged(), rule="4")
+    # Of 9 given negatives each row has its own and, by drawing, those of others: fewer than 4 are never there.
+    assert float(row["k_used"]) == 4
+    with pytest.warns(UserWarning, match=r"K is 40 at step 0, and a row has 26 negatives.*or gather=True"):
+        module, row = run_once(tmp_path, 9, loss=Ragged(), rule="40")
+    assert float(row["k_used"]) == 9 and torch.isfinite(module.layer.weight).all()
+
+
+def test_the_board_has_what_the_csv_has(tmp_path):
+    board = lp.loggers.TensorBoardLogger(tmp_path / "board")
+    csv = lp.loggers.CSVLogger(tmp_path)
+    trainer, _ = make_trainer(tmp_path, "ans:9", logger=[csv, board], max_epochs=1)
+    trainer.fit(make_module(), *loaders())
+    found = read_board(tmp_path / "board")
+    steps = [AnsK(9)(step / 9) for step in range(10)]
+    assert [step for step, _ in found["k"]] == [step for step, _ in found["train_loss"]] == list(range(10))
+    assert [value for _, value in found["k"]] == pytest.approx(steps)
+    assert {"k_used", "win_rate", "val_auc_se"} <= set(found) and found["val_auc"][0][0] == 0
+    rows = [row for row in rows_of(trainer) if row.get("k")]
+    assert len(rows) == 10 and all(row["train_loss"] and row["k_used"] for row in rows)
+
+
+def test_a_trainer_that_logs_nothing(tmp_path):
+    trainer, callback = make_trainer(tmp_path, "online", log_every_n_steps=0, max_epochs=1)
+    trainer.fit(make_module(), *loaders())
+    assert callback.control.steps_ended == 10 and not any(row.get("k") for row in rows_of(trainer))
+
+
+@pytest.mark.parametrize("others", [0, 1, 2])
+def test_several_optimizers_are_one_step_of_k(tmp_path, others):
+    class Manual(make_module().__class__):
+        """Other optimizers step too, and Lightning's global_step counts them all."""
+
+        def __init__(self):
+            super().__init__()
+            self.automatic_optimization = False
+            self.other = nn.ParameterList([nn.Parameter(torch.zeros(1)) for _ in range(others)])
+
+        def configure_optimizers(self):
+            return [torch.optim.SGD([one], lr=0.3) for one in (self.layer.weight, *self.other)]
+
+        def training_step(self, batch, _):
+            found = self.optimizers()
+            loss = self.step(batch) + sum(self.other)
+            self.manual_backward(loss)
+            for one in found if isinstance(found, list) else [found]:
+                one.step()
+                one.zero_grad()
+
+    trainer, callback = make_trainer(tmp_path, "online", max_epochs=2)
+    trainer.fit(Manual(), *loaders(shuffle=False))
+    assert trainer.global_step == 20 * (1 + others) and callback.control.steps_ended == 20
+    ks = [float(row["k"]) for row in rows_of(trainer) if row.get("k")]
+    single, _ = make_trainer(tmp_path / "single", "online", max_epochs=2)
+    single.fit(make_module(), *loaders(shuffle=False))
+    assert ks == [float(row["k"]) for row in rows_of(single) if row.get("k")] and ks[-1] > ks[0]
+    assert len(callback.control._seen) <= LAG + 1
+
+
+def test_streams_have_no_number_of_steps(tmp_path):
+    class Stream(torch.utils.data.IterableDataset):
+        def __iter__(self):
+            return iter(zip(*pairs(320, 0).tensors, strict=True))
+
+    data = DataLoader(Stream(), 32), loaders()[1]
+    trainer, _ = make_trainer(tmp_path, "ans:9", max_epochs=1)
+    with pytest.raises(InputError, match="needs the number of optimizer steps of the whole training: pass total_steps"):
+        trainer.fit(make_module(), *data)
+    trainer, _ = make_trainer(
+        tmp_path, None, max_epochs=1, more=[callback := lightning.KCallback("ans:9", total_steps=10)]
+    )
+    trainer.fit(make_module(), *data)
+    assert callback.control.k == AnsK(9)(1.0)
+    trainer, callback = make_trainer(tmp_path, "online", max_epochs=1)
+    trainer.fit(make_module(), *data)
+    assert callback.control.steps_ended == 10
+
+
+def test_an_estimate_from_the_log_of_a_run_that_was_resumed(tmp_path):
+    def run(resume=None, epochs=6):
+        keep = lp.callbacks.ModelCheckpoint(tmp_path, every_n_epochs=3, save_top_k=-1, filename="{step}")
+        trainer, _ = make_trainer(tmp_path, "1", max_epochs=epochs, more=[keep])
+        train, val = loaders(shuffle=False)
+        part = DataLoader(pairs(96, 0), 32)
+        trainer.fit(make_module(), train, {"val": val, "train": part}, ckpt_path=resume, weights_only=True)
+
+    run()
+    run(tmp_path / "step=30.ckpt", epochs=9)
+    curves = negwise.curves.read(tmp_path / "lightning_logs")
+    assert "Read 2 versions as one run that was resumed" in curves.notes[0]
+    assert curves.val_steps.tolist() == curves.train_steps.tolist() == [0, *range(9, 90, 10)]
+    assert curves.columns["train_auc"] == "train_auc" and curves.val_queries.tolist() == [96] * 10
+    assert curves.trained_k == (1, 1)
+    estimate = curves.estimate()
+    assert estimate.k >= 1 and estimate.interval is not None
+    listed, _ = make_trainer(tmp_path / "listed", "1", max_epochs=1)
+    listed.fit(make_module(), loaders()[0], [loaders()[1], loaders()[1]])
+    with pytest.raises(InputError, match=r"val_auc may be any of 'val_1_auc', 'val_auc'.*--val-column NAME"):
+        negwise.curves.read(tmp_path / "listed")
+
+
 @pytest.mark.parametrize("at", [10, 23])  # the end of an epoch, and the middle of one
 def test_resume_and_another_rule(tmp_path, at):
     def run(folder, rule="online:0.3", resume=None):
@@ -113,16 +258,15 @@ def test_a_module_without_a_loss_for_k(tmp_path):
         trainer.fit(make_module(loss=nn.CrossEntropyLoss()), *loaders())
 
 
-def test_find_k_estimates_and_puts_the_weights_back(tmp_path):
-    module = make_module()
+@pytest.mark.parametrize("framework", ["lightning", "pytorch_lightning"])
+def test_find_k_estimates_and_puts_the_weights_back(tmp_path, framework):
+    module, find_k = make_module(framework), FRAMEWORKS[framework][1].find_k
     before = [one.detach().clone() for one in module.parameters()]
-    estimate = lightning.find_k(
-        module, *loaders(), steps=80, evaluations=10, accelerator="cpu", default_root_dir=str(tmp_path)
-    )
+    estimate = find_k(module, *loaders(), steps=80, evaluations=10, accelerator="cpu", default_root_dir=str(tmp_path))
     assert estimate.k >= 1 and estimate.interval is not None
     assert all(torch.equal(a, b) for a, b in zip(before, module.parameters(), strict=True))
     with pytest.raises(InputError, match="find_k: steps=1 and evaluations=20"):
-        lightning.find_k(module, *loaders(), steps=1)
+        find_k(module, *loaders(), steps=1)
 
 
 def test_two_ranks_are_one(tmp_path):

@@ -1,11 +1,10 @@
 """`attach` for a SentenceTransformerTrainer, with the real framework."""
 
 import json
-from pathlib import Path
 
 import pytest
-import sentence_ranks
 import torch
+from boards import read_board
 from sentence_transformers.sentence_transformer.losses import (
     CachedMultipleNegativesRankingLoss,
     CoSENTLoss,
@@ -16,7 +15,6 @@ from sentence_transformers.util import dot_score, pairwise_cos_sim
 from sentence_world import evals_of, make_trainer, steps_of
 from tiny_bert import text_pairs
 from transformers import TrainerCallback
-from two_processes import run_on_two
 
 import negwise.curves
 from negwise.draws import Key, counts
@@ -125,23 +123,28 @@ def test_online_follows_a_model_that_improves_and_the_page_is_made(tiny_bert, tm
     assert "online" in page.read_text() and (tmp_path / "run" / "result.json").exists()
 
 
-def read_board(folder):
-    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
-
-    (events,) = {path.parent for path in Path(folder).rglob("events.out*")}
-    board = EventAccumulator(str(events))
-    board.Reload()
-    return {tag: [(one.step, one.value) for one in board.Scalars(tag)] for tag in board.Tags()["scalars"]}
-
-
 def test_log_history_is_a_log_of_auc_curves(tiny_bert, tmp_path):
+    train = text_pairs(800)
     trainer = make_trainer(
-        tiny_bert, tmp_path, "1", evaluate=text_pairs(64, seed=1), save_strategy="steps", save_steps=24
+        tiny_bert,
+        tmp_path,
+        "1",
+        train=train,
+        evaluate={"train": train.select(range(128)), "val": text_pairs(128, seed=1)},
+        max_steps=60,
+        eval_steps=10,
+        save_strategy="steps",
+        save_steps=60,
     )
     trainer.train()
-    curves = negwise.curves.read(tmp_path / "checkpoint-24" / "trainer_state.json")
-    assert curves.val_steps.tolist() == [0, 12, 24]
-    assert curves.val_auc.tolist() == [entry["eval_auc"] for entry in evals_of(trainer)]
+    curves = negwise.curves.read(tmp_path / "checkpoint-60" / "trainer_state.json")
+    assert curves.val_steps.tolist() == curves.train_steps.tolist() == [0, 10, 20, 30, 40, 50, 60]
+    assert curves.val_auc.tolist() == [entry["eval_val_auc"] for entry in evals_of(trainer, "eval_val_auc")]
+    assert curves.train_auc.tolist() == [entry["eval_train_auc"] for entry in evals_of(trainer, "eval_train_auc")]
+    assert curves.val_queries.tolist() == [128] * 7 and curves.trained_k == (1, 1)
+    estimate = negwise.curves.read(trainer.state.log_history).estimate()
+    assert estimate.k == curves.estimate().k > 1 and estimate.interval is not None
+    assert not any("trained with K" in reason for reason in estimate.reasons)
 
 
 class GradNorm(TrainerCallback):
@@ -236,6 +239,25 @@ def test_matryoshka_has_one_draw_a_batch(tiny_bert, tmp_path, inner):
     assert losses(ours) == pytest.approx(losses(own), rel=1e-4)
 
 
+@pytest.mark.parametrize("inner", [MultipleNegativesRankingLoss, cached])
+def test_matryoshka_that_samples_its_widths_counts_at_the_full_one(tiny_bert, tmp_path, inner):
+    def sampled(model):
+        return MatryoshkaLoss(model, inner(model), [32, 16, 8], n_dims_per_step=1)
+
+    found = []
+    for make_loss in (inner, sampled, sampled, sampled):
+        trainer = make_trainer(tiny_bert, tmp_path, "5.5", make_loss=make_loss, max_steps=1)
+        trainer.train()
+        found.append(steps_of(trainer)[0])
+    assert len({entry["win_rate"] for entry in found}) == 1 and len({entry["k_used"] for entry in found}) == 1
+    evals = [
+        make_trainer(tiny_bert, tmp_path, "4", make_loss=one, evaluate=text_pairs(32, seed=1)).evaluate()
+        for one in (inner, sampled, sampled, sampled)
+    ]
+    assert len({round(entry["eval_auc"], 6) for entry in evals}) == 1
+    assert {entry["eval_auc_queries"] for entry in evals} == {32}
+
+
 def test_plain_and_cached_keep_the_same_negatives(tiny_bert, tmp_path):
     plain, kept = (
         make_trainer(tiny_bert, tmp_path, "ans:9", make_loss=one, train=text_pairs(400, 1), max_steps=8)
@@ -303,16 +325,6 @@ def test_small_last_batches_count_by_row(tiny_bert, tmp_path):
     for step, rows in enumerate((32, 8, 32, 8)):
         wanted = counts(AnsK(9)(step / 3), rows, Key(SEED, step)).clip(max=rows - 1)
         assert steps[step]["k_used"] == wanted.mean()
-
-
-def test_two_ranks_are_one(tiny_bert, tmp_path):
-    _, one = sentence_ranks.train(tiny_bert, tmp_path / "one", 32)
-    two = run_on_two("sentence_ranks.py", tmp_path / "two.json", tiny_bert)
-    assert len(one) == len(two) == 16
-    for a, b in zip(one, two, strict=True):
-        assert set(a) == set(b) and ("k_used" in a or "eval_auc" in a)
-        for name in a:
-            assert a[name] == pytest.approx(b[name], rel=2e-3), (name, a, b)
 
 
 def test_what_has_no_k_is_refused(tiny_bert, tmp_path):

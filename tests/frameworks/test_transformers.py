@@ -1,91 +1,19 @@
 """`attach` for a Hugging Face Trainer, with the real framework."""
 
+import json
+
 import pytest
 import torch
-from torch import nn
-from transformers import Trainer, TrainerCallback, TrainingArguments
+from boards import read_board
+from scorer_world import M, Pairs, Rows, Scorer, evals_of, make_trainer, steps_of
+from transformers import TrainerCallback
 
 from negwise.draws import Key, counts
 from negwise.errors import InputError
 from negwise.integrations import KCrossEntropy
 from negwise.integrations.transformers import attach
-from negwise.schedule import AnsK
-
-ROWS, DIM, M = 640, 12, 16
-
-
-class Scorer(nn.Module):
-    """Scores 16 items for each row; the right one follows from the row."""
-
-    def __init__(self):
-        super().__init__()
-        self.layer = nn.Linear(DIM, M, bias=False)
-
-    def forward(self, x=None, labels=None):
-        logits = self.layer(x)
-        return {"loss": nn.functional.cross_entropy(logits, labels) if labels is not None else None, "logits": logits}
-
-
-class Pairs(nn.Module):
-    """Two sides of a batch against each other."""
-
-    def __init__(self):
-        super().__init__()
-        self.layer = nn.Linear(DIM, DIM, bias=False)
-
-    def forward(self, x=None):
-        return {"scores": 4 * self.layer(x) @ x.t()}
-
-
-class Rows(torch.utils.data.Dataset):
-    def __init__(self, rows=ROWS, labels=True, seed=0):
-        generator = torch.Generator().manual_seed(seed)
-        self.x = torch.randn(rows, DIM, generator=generator)
-        truth = torch.randn(DIM, M, generator=torch.Generator().manual_seed(9))
-        self.labels = (self.x @ truth).argmax(1) if labels else None
-
-    def __len__(self):
-        return len(self.x)
-
-    def __getitem__(self, row):
-        return {"x": self.x[row]} | ({} if self.labels is None else {"labels": self.labels[row]})
-
-
-def make_trainer(out, rule=None, model=Scorer, labels=True, evaluate=True, attach_options=None, **args):
-    torch.manual_seed(0)
-    settings = {
-        "output_dir": str(out),
-        "max_steps": 20,
-        "per_device_train_batch_size": 32,
-        "per_device_eval_batch_size": 32,
-        "logging_steps": 1,
-        "learning_rate": 0.05,
-        "report_to": "none",
-        "save_strategy": "no",
-        "disable_tqdm": True,
-        "use_cpu": True,
-        "dataloader_pin_memory": False,
-        "eval_strategy": "steps" if evaluate else "no",
-        "eval_steps": 10,
-        "label_names": ["labels"],
-    }
-    trainer = Trainer(
-        model=model(),
-        args=TrainingArguments(**settings | args),
-        train_dataset=Rows(labels=labels),
-        eval_dataset=Rows(96, labels, seed=1) if evaluate else None,
-    )
-    if rule is not None:
-        attach(trainer, rule, **attach_options or {})
-    return trainer
-
-
-def steps_of(trainer):
-    return [entry for entry in trainer.state.log_history if "loss" in entry]
-
-
-def evals_of(trainer):
-    return [entry for entry in trainer.state.log_history if "eval_loss" in entry]
+from negwise.losses import info_nce_scores
+from negwise.schedule import AnsK, FunctionK
 
 
 def test_with_all_columns_it_is_the_models_own_loss(tmp_path):
@@ -131,6 +59,61 @@ def test_online_follows_a_model_that_improves(tmp_path):
     assert "online" in write_report([tmp_path / "run"]).read_text()
 
 
+def test_the_boards_have_what_the_history_has(tmp_path):
+    trainer = make_trainer(tmp_path, "ans:9", report_to="tensorboard", metrics=lambda _: {"mlm_loss": 2.0})
+    trainer.train()
+    board = read_board(tmp_path)
+    assert [value for _, value in board["train/k"]] == pytest.approx([entry["k"] for entry in steps_of(trainer)])
+    assert {"train/k_used", "train/win_rate", "eval/auc_se"} <= set(board)
+    # A metric that ends in _loss is no name of an evaluation.
+    assert [value for _, value in board["eval/auc"]] == pytest.approx([e["eval_auc"] for e in evals_of(trainer)])
+    assert all("eval_mlm_loss" in entry and "eval_mlm_auc" not in entry for entry in evals_of(trainer))
+
+
+class Watched(Scorer):
+    """Keeps its scores, with their gradient; -inf where a row has no such item."""
+
+    seen = None
+
+    def forward(self, x=None, hidden=None):
+        scores = self.layer(x) if hidden is None else self.layer(x).masked_fill(hidden, -torch.inf)
+        if scores.requires_grad:
+            scores.retain_grad()
+        Watched.seen = scores
+        return {"logits": scores}
+
+
+class Ragged(Rows):
+    """Rows that have from 1 to 15 of the wrong items."""
+
+    def __getitem__(self, row):
+        generator = torch.Generator().manual_seed(row)
+        hidden = torch.rand(M, generator=generator) < row % 7 / 7
+        hidden[self.labels[row]] = hidden[(int(self.labels[row]) + 1) % M] = False
+        return super().__getitem__(row) | {"hidden": hidden}
+
+
+def test_loss_is_info_nce_over_the_kept_columns(tmp_path):
+    trainer = make_trainer(tmp_path, "2.5", Watched, train=Rows(32), evaluate=False, max_steps=1)
+    trainer.train()
+    scores, gradient = Watched.seen.detach(), Watched.seen.grad
+    target = (gradient < 0).long().argmax(1)  # the only score of a row that should grow
+    kept = (gradient > 0).scatter(1, target[:, None], False)
+    assert kept.sum(1).tolist() == counts(2.5, 32, Key(42, 0)).tolist()
+    expected = info_nce_scores(scores.gather(1, target[:, None])[:, 0], scores, kept).loss
+    assert steps_of(trainer)[0]["loss"] == pytest.approx(float(expected), rel=1e-4)
+
+
+def test_rows_with_fewer_columns_than_k(tmp_path):
+    data = Ragged(32)
+    trainer = make_trainer(tmp_path, "6.5", Watched, train=data, evaluate=False, max_steps=1)
+    trainer.train()
+    there = (Watched.seen.detach() > -torch.inf).sum(1) - 1
+    assert min(there.tolist()) < 6 and torch.isfinite(Watched.seen.grad).all()
+    wanted = torch.from_numpy(counts(6.5, 32, Key(42, 0))).minimum(there)
+    assert steps_of(trainer)[0]["k_used"] == float(wanted.double().mean())
+
+
 class GradNorm(TrainerCallback):
     def on_pre_optimizer_step(self, args, state, control, model=None, **_):
         del args, state, control
@@ -170,6 +153,38 @@ def test_resume_is_exact_and_another_rule_is_refused(tmp_path):
     assert [e["loss"] for e in steps_of(again)] == pytest.approx([e["loss"] for e in steps_of(whole)])
     with pytest.raises(InputError, match="Use the same rule to resume"):
         make_trainer(tmp_path, "4", **options).train(resume_from_checkpoint=str(tmp_path / "checkpoint-11"))
+
+
+def test_a_resume_that_does_not_fit_is_told(tmp_path):
+    options = {"save_strategy": "steps", "save_steps": 8, "max_steps": 16, "evaluate": False}
+    resume = {"resume_from_checkpoint": str(tmp_path / "checkpoint-8")}
+    make_trainer(tmp_path, "ans:9", **options).train()
+    with pytest.raises(InputError, match=r"made with total_steps 16, and this run has 32. Use the same total_steps"):
+        make_trainer(tmp_path, "ans:9", **options | {"max_steps": 32}).train(**resume)
+    with pytest.raises(InputError, match=r"rule AnsK\(peak=9.*this run has FunctionK.*at 0% of training was 1,"):
+        make_trainer(tmp_path, FunctionK(lambda fraction: 4 + fraction), **options).train(**resume)
+    again = make_trainer(tmp_path, "ans:9", **options)
+    again.train(**resume)
+    assert [entry["k"] for entry in steps_of(again)] == [AnsK(9)(step / 15) for step in range(16)]
+    file = tmp_path / "checkpoint-8" / "trainer_state.json"
+    state = json.loads(file.read_text())
+    state["stateful_callbacks"]["negwise"]["step"] = 3
+    file.write_text(json.dumps(state))
+    with pytest.warns(UserWarning) as said:
+        make_trainer(tmp_path, "ans:9", **options).train(**resume)
+    assert any("is that of step 8, and K in it that of step 4" in str(one.message) for one in said)
+    with pytest.raises(InputError, match="Use the same rule to resume"):
+        make_trainer(tmp_path, "4", **options).train(**resume)
+
+
+def test_labels_that_the_trainer_drops(tmp_path):
+    options = {"evaluate": False, "max_steps": 1}
+    with pytest.raises(InputError, match=r"got no labels.*label_names=\['labels'\].*remove_unused_columns=False"):
+        make_trainer(tmp_path, "4", Watched, label_names=None, **options).train()
+    for more in ({"label_names": ["labels"]}, {"label_names": None, "remove_unused_columns": False}):
+        trainer = make_trainer(tmp_path, "4", Watched, **options | more)
+        trainer.train()
+        assert steps_of(trainer)[0]["k_used"] == 4
 
 
 def test_a_batch_against_itself(tmp_path):

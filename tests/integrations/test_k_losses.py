@@ -117,7 +117,7 @@ def test_equal_texts_are_no_negatives_and_the_next_ones_take_their_place():
     loss.control.end()
     assert loss.control.logs()["k_used"] == 20.0
     with pytest.warns(
-        UserWarning, match="K is 40 at step 0, and a row has 23 negatives.*larger batch, the cached loss"
+        UserWarning, match="K is 40 at step 0, and a row has 23 negatives.*For more use a larger batch, or gather=True"
     ):
         loss = begun(KInfoNCE("40", total_steps=5))
         loss(query, positive, positive_ids=ids)
@@ -226,6 +226,12 @@ def test_columns_of_minus_infinity_are_not_there():
     assert torch.isfinite(scores.grad).all()
     loss.control.end()
     assert loss.control.logs()["k_used"] == 49 * 4 / 50  # the first row has none
+
+
+def test_what_helps_where_columns_of_scores_are_too_few():
+    loss = begun(KCrossEntropy("12", total_steps=5))
+    with pytest.warns(UserWarning, match=r"a row has 7 negatives to draw from: .*For more use more columns of scores$"):
+        loss(torch.randn(4, 8), torch.zeros(4, dtype=torch.long))
 
 
 def test_bad_scores():

@@ -136,6 +136,77 @@ def test_another_rule_or_seed_is_refused():
         StepControl("ans:20", 5, seed=2).load_state_dict(state)
 
 
+class Doubling:
+    """A rule of one's own without a text: K doubles over training, from ``start``."""
+
+    def __init__(self, start):
+        self.start = start
+
+    def __call__(self, fraction):
+        return self.start * 2**fraction
+
+    def init(self):
+        return {}
+
+    def update(self, observation, state):
+        return self(observation.step / max(observation.total_steps - 1, 1)), state
+
+
+class Follows:
+    """A closed-loop rule of one's own that asks ``function`` for K."""
+
+    def __init__(self, function, start=3):
+        self.function, self.start = function, start
+
+    def init(self):
+        return {}
+
+    def update(self, observation, state):
+        return self.function(self.start + observation.wins), state
+
+
+def resumed(before, after, total=20, new_total=20):
+    """A controller with rule ``after`` that goes on from a checkpoint of ``before``."""
+    control = StepControl(before, total)
+    for step in range(3):
+        control.begin(step)
+    control.end()
+    state = json.loads(json.dumps(control.state_dict()))
+    again = StepControl(after, new_total)
+    again.load_state_dict(state)
+    return again
+
+
+def test_a_rule_is_told_by_its_fields_and_by_what_it_gives():
+    assert resumed(Doubling(3), Doubling(3)).begin(3) == 3 * 2 ** (3 / 19)
+    with pytest.raises(InputError, match=r"rule Doubling\(start=3\), and this run has Doubling\(start=4\)"):
+        resumed(Doubling(3), Doubling(4))
+    same = FunctionK(lambda fraction: 4 + fraction)
+    assert resumed(same, FunctionK(lambda other: other + 4)).begin(3) == 4 + 3 / 19
+    with pytest.raises(InputError, match=r"\(K at 50% of training was 4.5, and is 5.5\). Use the same rule"):
+        resumed(same, FunctionK(lambda fraction: 4 + fraction + (fraction == 0.5)))
+    with pytest.raises(InputError, match="rule FunctionK"):
+        resumed(same, ConstantK(4))
+
+
+def test_what_cannot_be_told_is_said_once():
+    with pytest.warns(UserWarning, match=r"Follows\(start=3\) is this one cannot be told: function") as said:
+        resumed(Follows(lambda k: k), Follows(lambda k: 2 * k))
+    assert len(said) == 1
+    with pytest.raises(InputError, match=r"Follows\(start=3\), and this run has Follows\(start=4\)"):
+        resumed(Follows(abs), Follows(abs, 4))
+
+
+@pytest.mark.filterwarnings("ignore:whether the checkpoint's Follows")
+def test_another_number_of_steps_is_refused_where_k_depends_on_it():
+    with pytest.raises(InputError, match=r"made with total_steps 20, and this run has 40. Use the same total_steps"):
+        resumed("ans:20", "ans:20", new_total=40)
+    assert resumed("4", "4", new_total=40).begin(3) == 4
+    resumed("online", "online", new_total=40)
+    with pytest.warns(UserWarning, match=r"made with total_steps 20, and this run has 40: Follows.* the new number"):
+        resumed(Follows(abs), Follows(abs), new_total=40)
+
+
 def test_past_the_end_k_holds_with_one_warning():
     control = StepControl("warm:20", total_steps=3)
     ks = [control.begin(step) for step in range(3)]
@@ -158,6 +229,8 @@ def test_steps_that_are_not_known():
 def test_a_resume_without_state_is_said():
     with pytest.warns(UserWarning, match=r"goes on at step 7 without the state of OnlineK.*K starts anew"):
         StepControl("online").begin(7)
+    with pytest.warns(UserWarning, match=r"step 7 without the state of AnsK.*the rule was the same cannot be told"):
+        StepControl("ans:20", 9).begin(7)
 
 
 def test_bad_rules():

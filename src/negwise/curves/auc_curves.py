@@ -69,6 +69,12 @@ class Curves:
         """`negwise.optimal_k` of these curves, with `caveats` before its reasons. ``options`` go to it, as ``lam``."""
         from negwise.theory.optimal_k import optimal_k
 
+        if self.train_auc is None and not {"train_auc", "train_scores"} & options.keys():
+            raise InputError(
+                f"{self.source}: found no training AUC beside {quote(self.columns.get('val_auc'))}. Log the AUC of a "
+                "part of the training rows in evaluation mode too, as train_auc (in a Hugging Face trainer: "
+                "eval_dataset={'train': part, 'val': held_out}), or pass estimate(train_auc=0.75)."
+            )
         found = optimal_k(**{**self.arguments(), **options})
         return replace(found, reasons=(*self.caveats(), *found.reasons))
 

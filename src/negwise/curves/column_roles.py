@@ -34,6 +34,7 @@ _NOT_A_ROC_CURVE = (
     | {"min", "max", "best", "top", "delta", "diff", "gap"}
     | {"std", "var", "sd", "se", "sem", "stderr", "err", "error", "ci", "low", "lower", "high", "upper"}
 )
+_COUNTS = {"queries", "pairs"}
 _FILLERS = {"n", "num", "number", "of", "count", "roc"}
 _STEP = {"step", "steps", "iteration", "iterations", "iter", "update", "updates"}
 _EPOCH = {"epoch", "epochs"}
@@ -41,6 +42,7 @@ _STEP_FILLERS = {"global", "train", "trainer", "training", "n", "num", "number"}
 _COUNT_WORDS = {"n", "num", "number"}
 WANDB_STEP = "_step"  # counts the calls of wandb.log, and yields to a column with the steps of training
 
+Words = tuple[str, ...]
 Matches = dict[tuple[str | None, str], list[str]]
 """(split, quantity) -> the columns with that split and quantity in their names."""
 
@@ -57,42 +59,47 @@ class ColumnRoles:
     """Columns of counts that were not used, and why."""
 
 
-def words_of_column(name: str) -> frozenset[str]:
-    """The words of a name, in lower case: "run/valROC-auc" -> run, val, roc, auc."""
-    return frozenset(word.lower() for word in _WORD.findall(name))
+def words_of_column(name: str) -> Words:
+    """The words of a name in their order, in lower case: "run/valROC-auc" -> run, val, roc, auc."""
+    return tuple(word.lower() for word in _WORD.findall(name))
 
 
-def split_of(words: frozenset[str]) -> str | None:
+def split_of(words: Words) -> str | None:
     """'train', 'val', 'test', or None if the words name no split, or two.
 
     Hugging Face prefixes every evaluation with "eval", even that of training data. So "eval" counts only if no
     other split is named.
     """
-    splits = [split for split, known in (("train", _TRAIN), ("val", _VAL), ("test", _TEST)) if words & known]
+    named = frozenset(words)
+    splits = [split for split, known in (("train", _TRAIN), ("val", _VAL), ("test", _TEST)) if named & known]
     if "test" in splits:
         return "test"
-    if not splits and words & _EVAL:
+    if not splits and named & _EVAL:
         return "val"
     return splits[0] if len(splits) == 1 else None
 
 
-def is_only_a_split(words: frozenset[str]) -> bool:
+def is_only_a_split(words: Words) -> bool:
     """Whether a folder's name is that of a split and nothing else: "train", "validation", "auc_train"."""
-    return split_of(words) is not None and words <= _TRAIN | _VAL | _EVAL | _TEST | _AUC | {"roc"}
+    return split_of(words) is not None and frozenset(words) <= _TRAIN | _VAL | _EVAL | _TEST | _AUC | {"roc"}
 
 
-def quantity_of(words: frozenset[str]) -> str | None:
-    """'auc', 'se', 'queries', 'pairs', 'step', 'epoch', 'k' or None."""
-    if len(words - _STEP_FILLERS) == 1 and words & (_STEP | _EPOCH):
-        return "step" if words & _STEP else "epoch"
-    if _names_k(words):
+def quantity_of(words: Words) -> str | None:
+    """'auc', 'se', 'queries', 'pairs', 'step', 'epoch', 'k' or None.
+
+    A data set may be called "pairs": "eval_pairs_auc" is an AUC, as it ends so, and "eval_auc_pairs" a count.
+    """
+    named = frozenset(words)
+    if len(named - _STEP_FILLERS) == 1 and named & (_STEP | _EPOCH):
+        return "step" if named & _STEP else "epoch"
+    if _names_k(named):
         return "k"
-    rest = words - _TRAIN - _VAL - _EVAL - _TEST - _AUC - _FILLERS
+    rest = named - _TRAIN - _VAL - _EVAL - _TEST - _AUC - _FILLERS
     if rest in _SE:
         return "se"
-    if rest in ({"queries"}, {"pairs"}):
-        return min(rest)
-    return "auc" if words & _AUC and not words & _NOT_A_ROC_CURVE else None
+    if named & _COUNTS and words[-1] not in _AUC:
+        return min(rest) if rest in ({"queries"}, {"pairs"}) else None
+    return "auc" if named & _AUC and not named & _NOT_A_ROC_CURVE else None
 
 
 def _names_k(words: frozenset[str]) -> bool:
@@ -124,16 +131,21 @@ def assign_roles(table: LogTable, requested: Mapping[str, str | None]) -> Column
     matches = _match_names(table, free, columns)
     bare, notes = bare_counts(table, columns, matches)
     for split in curves:
-        _assign(table, columns, f"{split}_se", matches.get((split, "se"), []) or _bare_se(matches, curves))
-        for quantity in ("queries", "pairs"):
-            own = matches.get((split, quantity), [])
-            _assign(table, columns, f"{split}_{quantity}", own or bare.get((split, quantity), []))
+        for quantity in ("se", "queries", "pairs"):
+            without_split = _bare_se(matches, curves) if quantity == "se" else bare.get((split, quantity), [])
+            candidates = _named_after(columns[f"{split}_auc"], quantity, free) or matches.get((split, quantity), [])
+            _assign(table, columns, f"{split}_{quantity}", candidates or without_split)
     notes += drop_useless_pairs(table, columns, curves, requested_names)
     steps = matches.get((None, "step"), []) or matches.get((None, "epoch"), [])
     _assign(table, columns, "step", _step_candidates(table, steps, [columns[f"{split}_auc"] for split in curves]))
     if "k" not in columns and (found := _k_column(table, matches)) is not None:
         columns["k"] = found
     return ColumnRoles({role: columns[role] for role in ROLES if role in columns}, unassigned, tuple(notes))
+
+
+def _named_after(curve: str, quantity: str, names: list[str]) -> list[str]:
+    """The column that is named after the one of the curve: "eval_pairs_auc_queries"."""
+    return [name for name in names if name == f"{curve}_{quantity}"]
 
 
 def _bare_se(matches: Matches, curves: list[str]) -> list[str]:

@@ -70,15 +70,17 @@ def batch_info_nce(
     present: Tensor | None = None,
     temperature: float | Tensor = 1.0,
     gather: bool = False,
+    more: str = "a larger batch",
 ) -> LossResult | LossWithoutBound:
     """InfoNCE of ``query`` (B, D) against K of a batch's candidates, ``columns`` C times (B, D), positives first.
 
     ``control`` None means all candidates, as in an evaluation. ``ids`` C times (B,) leave out candidates with the id of
     the row's positive. ``present`` (B, C - 1) is False for a given negative that a row does not have. With ``gather``
     the candidates are those of all ranks. The loss is the mean over rows of `info_nce` with the chosen candidates.
+    ``more`` is what gives a row more candidates, for the message where K asks for more than there are.
     """
     batch = gather_candidates(query, columns, ids, present, gather)
-    choice = everything(batch) if control is None else choose(batch, control)
+    choice = everything(batch) if control is None else choose(batch, control, more)
     if choice.by_mask and not torch.compiler.is_compiling() and fits(query, batch.vectors):
         return _dense(query, columns[0], batch, choice, temperature, control)
     negatives = batch.vectors if choice.options else None
@@ -163,7 +165,7 @@ def everything(batch: Candidates) -> Choice:
     return Choice({"mask": others.flatten(1)}, of_drawn)
 
 
-def choose(batch: Candidates, control: StepControl) -> Choice:
+def choose(batch: Candidates, control: StepControl, more: str) -> Choice:
     """K candidates of each row; as ids where K is small, else as a mask over one product with all of them.
 
     While ``torch.compile`` traces it is always the mask, whose shape does not depend on K.
@@ -171,7 +173,7 @@ def choose(batch: Candidates, control: StepControl) -> Choice:
     device, compiling = batch.vectors.device, torch.compiler.is_compiling()
     control.check_running()
     if not compiling:
-        say_what_is_missing(control, batch.available, batch.columns - 1)
+        say_what_is_missing(control, batch.available, batch.columns - 1, more)
         if control.k >= batch.available:
             control.count_rows(batch.rows)
             return everything(batch)
@@ -212,12 +214,12 @@ def batch_sums(result: Any, of_drawn: tuple[Any, Any, Any], used: Tensor | None 
     return torch.stack([part.double().sum() for part in parts])
 
 
-def say_what_is_missing(control: StepControl, available: int, given: int) -> None:
-    """Say once that the rule asks for more negatives than a row has, with what would help."""
+def say_what_is_missing(control: StepControl, available: int, given: int, more: str) -> None:
+    """Say once that the rule asks for more negatives than a row has, and that ``more`` gives more."""
     most = available - given if control.draws_besides_given else available
     if max_count(control.k) > most:
         control.say_once(
             "available",
             f"K is {control.k:.4g} at step {control.step}, and a row has {most} negatives to draw from: K is what "
-            "there is from here on. For more use a larger batch, the cached loss, or candidates of all ranks",
+            f"there is from here on. For more use {more}",
         )

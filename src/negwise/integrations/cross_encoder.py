@@ -14,6 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from negwise import distributed
 from negwise.errors import InputError, require
 from negwise.integrations.batch_loss import batch_sums, say_what_is_missing
 from negwise.integrations.column_choice import keep_mask
@@ -102,7 +103,7 @@ class KPairs:
         """The kept candidates, (B, C, B) bool, and the places of a row's own texts, (B, C, B)."""
         number, width = len(columns), len(columns[0])
         counts, order = control.draws(width, number * (width - 1), torch.device("cpu"))
-        say_what_is_missing(control, number * width - 1, number - 1)
+        say_what_is_missing(control, number * width - 1, number - 1, "a larger batch")
         names: dict[str, int] = {}
         ids = torch.tensor([[names.setdefault(text, len(names)) for text in column] for column in columns])
         present = ids[1:].t() != names.get("", -1) if number > 1 else None
@@ -117,7 +118,12 @@ class KPairs:
         return kept, own
 
     def _score(self, pairs: list[tuple[str, str]], batch: int, prompt: str | None, task: str | None) -> Tensor:
-        """The scores of all pairs, in pieces of the batch's size, as the loss itself has them."""
+        """The scores of all pairs, in pieces of the batch's size, as the loss itself has them.
+
+        On several ranks they are one piece: DDP takes one forward pass a step, and ranks may have different numbers.
+        """
+        if distributed.world_size() > 1 and torch.is_grad_enabled():
+            batch = len(pairs)
         pieces = [
             self.loss.call_model_with_pairs(pairs[start : start + batch], prompt=prompt, task=task)
             for start in range(0, len(pairs), batch)

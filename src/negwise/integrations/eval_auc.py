@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -17,16 +18,19 @@ class EvalSums:
     """Adds up rows of one evaluation: each row's share of negatives below its positive, with ties 1/2.
 
     ``AUC = mean over rows``, its standard error is over rows, never over pairs. Rows without negatives are left out and
-    counted.
+    counted. ``rows_of_its_own`` says how many rows of a batch are no repetition, the first ones.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, rows_of_its_own: Callable[[int], int] | None = None) -> None:
+        self._rows_of_its_own = rows_of_its_own
         self._sums: Tensor | None = None
 
     @torch.no_grad()
     def add(self, result: Any) -> None:
         """The result of a loss against all negatives of a batch, with ``wins`` and ``pairs`` (B,)."""
-        wins, pairs = result.wins, result.pairs
+        rows = len(result.wins)
+        own = rows if self._rows_of_its_own is None else self._rows_of_its_own(rows)
+        wins, pairs = result.wins[:own], result.pairs[:own]
         has = pairs > 0
         share = torch.where(has, wins.double() / pairs.clamp(min=1), 0.0)
         powers = torch.tensor(VALIDATION_KS, dtype=torch.float64, device=share.device)

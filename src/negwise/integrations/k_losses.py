@@ -149,6 +149,7 @@ class KInfoNCE(HoldsControl):
             present=present,
             temperature=self.temperature,
             gather=self.gather,
+            more="a larger batch" if self.gather else "a larger batch, or gather=True on several ranks",
         )
         if not self.training:
             self.eval_sums.add(result)
@@ -176,6 +177,8 @@ class KCrossEntropy(HoldsControl):
     ) -> None:
         super().__init__(rule, total_steps, seed, optimizer, run)
         self.given, self.ignore_index = given, ignore_index
+        self.more = "more columns of scores"
+        """What gives a row more negatives."""
 
     def forward(self, scores: Tensor, target: Tensor) -> Tensor:
         _check_score_shapes(scores, target, self.given)
@@ -202,7 +205,7 @@ class KCrossEntropy(HoldsControl):
         drawn = _drawn_counts(own, others, mask, self.given) if self.given else (result.wins, result.pairs, result.hits)
         self.held.add(batch_sums(result, drawn, used))
         if not torch.compiler.is_compiling():
-            say_what_is_missing(self.held, width - 1, self.given)
+            say_what_is_missing(self.held, width - 1, self.given, self.more)
         return _mean_over(result.loss, used)
 
 

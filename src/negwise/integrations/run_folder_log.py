@@ -12,6 +12,7 @@ import torch
 from negwise import distributed
 from negwise.errors import InputError
 from negwise.files import write_json
+from negwise.integrations.rule_identity import describe
 from negwise.integrations.step_control import StepControl
 from negwise.records import (
     CONFIG,
@@ -105,9 +106,9 @@ class RunFolderLog:
 
 def make_run_log(folder: str | Path | None, rule: Any, seed: int, settings: dict[str, Any]) -> RunFolderLog | None:
     """A log in ``folder``, None without one."""
-    return (
-        None if folder is None else RunFolderLog(folder, rule if isinstance(rule, str) else repr(rule), seed, settings)
-    )
+    if folder is None:
+        return None
+    return RunFolderLog(folder, rule if isinstance(rule, str) else describe(rule), seed, settings)
 
 
 def write_step(log: RunFolderLog | None, control: StepControl, step: int) -> dict[str, float]:

@@ -26,6 +26,7 @@ require("sentence_transformers", extra="sentence-transformers")
 from sentence_transformers import SentenceTransformerTrainer
 from sentence_transformers.sentence_transformer.losses import (
     CachedMultipleNegativesRankingLoss,
+    MatryoshkaLoss,
     MultipleNegativesRankingLoss,
 )
 from sentence_transformers.util import cos_sim, dot_score
@@ -63,21 +64,30 @@ def attach(
     for loss in losses:
         _check_loss(loss)
     callback = add_callbacks(trainer, rule, seed, run)
-    missing = _empty_texts(trainer)
+    missing, widths = _empty_texts(trainer), _sampled_widths(trainer.loss)
     for loss in losses:
-        KRankingLoss(loss, callback, missing).install()
+        KRankingLoss(loss, callback, missing, widths.get(id(loss))).install()
     return callback
 
 
 class KRankingLoss:
-    """Stands in for the methods of one ranking loss that compare vectors."""
+    """Stands in for the methods of one ranking loss that compare vectors.
 
-    def __init__(self, loss: Any, callback: KTrainerCallback, empty: list[int]) -> None:
-        self.loss, self.callback, self.empty = loss, callback, empty
+    ``widest`` is the largest width of a Matryoshka loss that takes some of its widths at random, else None.
+    """
+
+    def __init__(self, loss: Any, callback: KTrainerCallback, empty: list[int], widest: int | None) -> None:
+        self.loss, self.callback, self.empty, self.widest = loss, callback, empty, widest
         self._features: Any = None
-        self._fresh = False
+        self._fresh, self._trains = False, True
         self._ids: list[Tensor] | None = None
         self._present: Tensor | None = None
+        self._whole: list[Tensor] = []  # vectors of the batch before they are cut to a width
+        self._more = "a larger batch"
+        if not isinstance(loss, CachedMultipleNegativesRankingLoss):
+            self._more += ", with the cached loss where it does not fit"
+        if not loss.gather_across_devices:
+            self._more += ", or gather_across_devices=True on several ranks"
 
     def install(self) -> None:
         self.loss.forward = self.forward
@@ -85,34 +95,30 @@ class KRankingLoss:
             self.loss.compute_loss_from_embeddings = self.from_embeddings
         elif hasattr(self.loss.calculate_loss, "fn"):  # Matryoshka has put itself around it
             self.loss.calculate_loss.fn = self.from_mini_batches
+            if self.widest is not None:
+                self.loss.calculate_loss = self._keep_mini_batches(self.loss.calculate_loss)
         else:
             self.loss.calculate_loss = self.from_mini_batches
 
     def forward(self, sentence_features: Iterable[dict[str, Tensor]], labels: Tensor) -> Tensor:
         """As the loss's own. Matryoshka calls it once a width with the same features: that is one batch."""
+        self._trains = torch.is_grad_enabled()  # evaluation runs without; the loss's own flag stays where it was
         if sentence_features is not self._features:
             self._features, self._fresh = sentence_features, True
             self._look_at(list(sentence_features)[1:])
+            self._whole = []
+            if self.widest is not None and hasattr(self.loss.model.forward, "fn"):
+                self._keep_vectors(self.loss.model.forward)
         return type(self.loss).forward(self.loss, sentence_features, labels)
 
     def from_embeddings(self, embeddings: list[Tensor], labels: Tensor | None) -> Tensor:
         """The loss of a batch from its vectors, queries first, each (B, D)."""
         del labels
-        if self.loss.similarity_fct is cos_sim:
-            embeddings = [F.normalize(vectors, dim=-1) for vectors in embeddings]
-        training = torch.is_grad_enabled()  # evaluation runs without; the loss's own flag stays where it was
-        result = batch_info_nce(
-            embeddings[0],
-            list(embeddings[1:]),
-            self.callback.control if training else None,
-            ids=self._ids,
-            present=self._present,
-            temperature=1 / self.loss.scale,
-            gather=self.loss.gather_across_devices,
-        )
-        if not training and self._fresh:
-            self.callback.eval_sums.add(result)
-        self._fresh = False
+        if self._fresh and self._whole:
+            with torch.no_grad():  # what is counted, whichever widths are compared
+                self._count(self._compare([F.normalize(one[:, : self.widest], dim=-1) for one in self._whole]))
+        result = self._compare(embeddings)
+        self._count(result)
         return result.loss
 
     def from_mini_batches(
@@ -125,28 +131,73 @@ class KRankingLoss:
             loss = loss.detach()
         return loss
 
+    def _compare(self, embeddings: list[Tensor]) -> Any:
+        if self.loss.similarity_fct is cos_sim:
+            embeddings = [F.normalize(vectors, dim=-1) for vectors in embeddings]
+        return batch_info_nce(
+            embeddings[0],
+            list(embeddings[1:]),
+            self.callback.control if self._trains else None,
+            ids=self._ids,
+            present=self._present,
+            temperature=1 / self.loss.scale,
+            gather=self.loss.gather_across_devices,
+            more=self._more,
+        )
+
+    def _count(self, result: Any) -> None:
+        """Of an evaluation: the first comparison of a batch counts. In training the controller sees to that."""
+        if self._fresh and not self._trains:
+            self.callback.eval_sums.add(result)
+        self._fresh = False
+
+    def _keep_vectors(self, shrinking: Any) -> None:
+        """Matryoshka makes a wrapper of the model for each batch; let it say what it cuts."""
+        own = shrinking.fn
+
+        def forward(*features: Any, **options: Any) -> Any:
+            output = own(*features, **options)
+            self._whole.append(output["sentence_embedding"].detach())
+            return output
+
+        shrinking.fn = forward
+
+    def _keep_mini_batches(self, own: Any) -> Any:
+        def calculate_loss(reps: list[list[Tensor]], *more: Any, **options: Any) -> Any:
+            self._whole = [torch.cat(parts).detach() for parts in reps]
+            return own(reps, *more, **options)
+
+        return calculate_loss
+
     def _look_at(self, columns: list[dict[str, Tensor]]) -> None:
-        """Find equal texts and missing negatives before the model runs, so that no GPU is waited for in mid-step."""
+        """Find equal texts and missing negatives before the model runs: one wait for a GPU, and not in mid-step."""
         self._ids = self._present = None
         hashes = [text_hashes(features) for features in columns]
         ids = [column for column in hashes if column is not None]
         if len(ids) < len(columns):  # images, or tokens that are not in rows
             return
+        gather = self.loss.gather_across_devices
+        everywhere = [distributed.gather(column) for column in ids] if gather else ids
+        found = [any_equal(everywhere[0], everywhere[1:])]
         if len(ids) > 1:
             empty = torch.tensor(self.empty, device=ids[0].device)
             present = torch.stack([~torch.isin(column, empty) for column in ids[1:]], 1)
-            if _anywhere(not bool(present.all()), ids[0].device):
-                self._present = present
-        everywhere = [distributed.gather(column) for column in ids] if self.loss.gather_across_devices else ids
-        if any_equal(everywhere[0], everywhere[1:]):
-            self._ids = ids
+            found.append(~present.all())
+        # All ranks must take the same way, since they gather together.
+        equal, *missing = (distributed.total(torch.stack(found).double()) > 0).tolist()
+        self._ids = ids if equal else None
+        self._present = present if any(missing) else None
 
 
-def _anywhere(found: bool, device: torch.device) -> bool:
-    """Whether any rank has found it: all must take the same way, since they gather together."""
-    if distributed.world_size() == 1:
-        return found
-    return bool(distributed.total(torch.tensor([float(found)], device=device)) > 0)
+def _sampled_widths(loss: Any) -> dict[int, int]:
+    """``id`` of each ranking loss in a Matryoshka loss that samples its widths -> the largest of them."""
+    if isinstance(loss, dict):
+        return {key: width for one in loss.values() for key, width in _sampled_widths(one).items()}
+    found = {}
+    for module in loss.modules():
+        if isinstance(module, MatryoshkaLoss) and 0 < module.n_dims_per_step < len(module.matryoshka_dims):
+            found |= {id(inner): max(module.matryoshka_dims) for inner in _ranking_losses(module)}
+    return found
 
 
 def _ranking_losses(loss: Any) -> Iterator[Any]:

@@ -21,6 +21,7 @@ from negwise import distributed
 from negwise.draws import check_k
 from negwise.errors import InputError
 from negwise.integrations.host_copy import HostCopy
+from negwise.integrations.rule_identity import cannot_be_told, depends_on_fraction, describe, difference, identity
 from negwise.integrations.step_draws import draw_counts, draw_order, step_numbers
 from negwise.protocols import Observation, OpenLoopRule, Rule
 from negwise.schedule import OnlineK, parse_rule
@@ -51,6 +52,7 @@ class StepControl:
         self.seed, self.by_call = seed, by_call
         self.total_steps = total_steps
         self.open_loop = isinstance(self.rule, OpenLoopRule)
+        self._identity = identity(self.rule)
         self.step, self.k = -1, math.nan
         self._running = False
         self._state: dict[str, Any] = self.rule.init()
@@ -65,7 +67,7 @@ class StepControl:
         self._log_sums = torch.zeros(len(COUNTS) + 2, dtype=torch.float64)
 
     def __repr__(self) -> str:
-        return f"StepControl({self.rule!r}, total_steps={self.total_steps}, seed={self.seed})"
+        return f"StepControl({describe(self.rule)}, total_steps={self.total_steps}, seed={self.seed})"
 
     # What the loop says
 
@@ -90,14 +92,20 @@ class StepControl:
                 f"step {step} began after step {self.step}; expected steps in order. Make a new one for each training, "
                 "or load the state of the step before"
             )
-        if step > 0 and self.step < 0 and not self.open_loop:
-            self.say_once("anew", f"training goes on at step {step} without the state of {self.rule!r}: K starts anew")
+        if step > 0 and self.step < 0:
+            what = "whether the rule was the same cannot be told" if self.open_loop else "K starts anew"
+            self.say_once("anew", f"training goes on at step {step} without the state of {describe(self.rule)}: {what}")
         self._before = (self.step, self.k, self._state)
         self.step, self._running = step, True
         self.k = check_k(self._next_k(step, past_end_is_news))
         self._numbers.copy_(step_numbers(step, self.k))
         self._rows, self._counted = 0, False
         return self.k
+
+    @property
+    def running(self) -> bool:
+        """Whether a step has begun and not ended."""
+        return self._running
 
     def runs(self, step: int) -> bool:
         """Whether ``step`` has begun and not ended."""
@@ -124,12 +132,17 @@ class StepControl:
     def evaluated(self, auc: float, reliability: list[float]) -> None:
         """The validation AUC before the next step runs, and P(K) of the validation ranks at `VALIDATION_KS`."""
         if not self.open_loop:
-            self._validation[self.step + (not self._running)] = (auc, reliability)
+            self._validation[self.steps_ended] = (auc, reliability)
+
+    @property
+    def steps_ended(self) -> int:
+        """How many steps have ended, those before a resume included."""
+        return self.step + (not self._running)
 
     @property
     def validation(self) -> tuple[float, list[float]] | None:
         """What the evaluation before the next step found."""
-        return self._validation.get(self.step + (not self._running))
+        return self._validation.get(self.steps_ended)
 
     def logs(self) -> dict[str, float]:
         """Means over the steps since the last call: ``k``, ``k_used`` and ``win_rate``; empty where no step ended."""
@@ -212,8 +225,10 @@ class StepControl:
         """The state after the last step that ended, in JSON's own types; a step that still runs will begin again."""
         step, k, state = self._before if self._running else (self.step, self.k, self._state)
         return {
-            "rule": repr(self.rule),
+            "rule": describe(self.rule),
+            "identity": self._identity,
             "seed": self.seed,
+            "total_steps": self.total_steps,
             "step": step,
             "k": None if math.isnan(k) else k,
             "state": state,
@@ -221,14 +236,31 @@ class StepControl:
             "validation": [[at, auc, curve] for at, (auc, curve) in self._validation.items()],
         }
 
+    def check_same_training(self, state: dict[str, Any]) -> None:
+        """Refuse ``state`` of another rule, seed, or number of steps where K depends on it."""
+        mine, rule = self._identity, describe(self.rule)
+        if state["identity"] != mine:
+            more = difference(state["identity"], mine)
+            raise InputError(_made_with("rule", state["rule"], f"{rule}{more}"))
+        if state["seed"] != self.seed:
+            raise InputError(_made_with("seed", state["seed"], self.seed))
+        if cannot_be_told(mine):
+            fields = ", ".join(mine["unknown"])
+            self.say_once("same", f"whether the checkpoint's {rule} is this one cannot be told: {fields} may differ")
+        if None in (state["total_steps"], self.total_steps) or state["total_steps"] == self.total_steps:
+            return
+        if depends_on_fraction(mine):
+            raise InputError(
+                _made_with("total_steps", state["total_steps"], self.total_steps)
+                + f". Trainers have it from their steps or epochs; K of {rule} follows the fraction of training"
+            )
+        if not self.open_loop and not isinstance(self.rule, OnlineK):
+            said = f"the checkpoint was made with total_steps {state['total_steps']}, and this run has"
+            self.say_once("total", f"{said} {self.total_steps}: {rule} sees the new number from here on")
+
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Go on from ``state``. Another rule or seed than it was made with is refused."""
-        for name, mine in (("rule", repr(self.rule)), ("seed", self.seed)):
-            if state[name] != mine:
-                raise InputError(
-                    f"the checkpoint was made with {name} {state[name]}, and this run has {mine}. Use the same {name} "
-                    "to resume, or start a new run"
-                )
+        """Go on from ``state``, which `check_same_training` must let through."""
+        self.check_same_training(state)
         self.step, self._running = state["step"], False
         self.k = math.nan if state["k"] is None else state["k"]
         self._state = state["state"]
@@ -246,7 +278,7 @@ class StepControl:
     def _next_k(self, step: int, past_end_is_news: bool) -> float:
         if self.total_steps is None and not isinstance(self.rule, OnlineK):
             raise InputError(
-                f"{self.rule!r} needs the number of optimizer steps of the whole training: pass total_steps"
+                f"{describe(self.rule)} needs the number of optimizer steps of the whole training: pass total_steps"
             )
         total = step + 1 if self.total_steps is None else self.total_steps
         if step >= total:
@@ -276,3 +308,10 @@ class StepControl:
                 "a loss that draws K negatives was called before its first step began. Type loss.control.begin(step) "
                 "at the start of each optimizer step, or pass optimizer= to the loss"
             )
+
+
+def _made_with(name: str, saved: object, mine: object) -> str:
+    return (
+        f"the checkpoint was made with {name} {saved}, and this run has {mine}. Use the same {name} to resume, or "
+        "start a new run"
+    )

@@ -34,8 +34,8 @@ def _shift(value: Tensor, bits: int) -> Tensor:
     return (value >> bits) & (2 ** (64 - bits) - 1)
 
 
-def any_equal(positives: Tensor, others: list[Tensor]) -> bool:
-    """Whether a positive (B,) occurs twice, or among ``others``."""
-    if len(torch.unique(positives)) < len(positives):
-        return True
-    return bool(others) and bool(torch.isin(torch.cat(others), positives).any())
+def any_equal(positives: Tensor, others: list[Tensor]) -> Tensor:
+    """Whether a positive (B,) occurs twice, or among ``others``; on the device, without a wait for it."""
+    ordered = positives.sort().values
+    twice = (ordered[1:] == ordered[:-1]).any()
+    return twice | torch.isin(torch.cat(others), positives).any() if others else twice

@@ -10,8 +10,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from accelerate.state import GradientState
+from torch.utils.data import BatchSampler
 from transformers import Trainer, TrainerCallback
 
+from negwise import distributed
 from negwise.errors import InputError
 from negwise.integrations.eval_auc import EvalSums, score_logs
 from negwise.integrations.k_losses import HoldsControl
@@ -28,7 +31,7 @@ class KTrainerCallback(TrainerCallback):  # type: ignore[misc]
     def __init__(self, trainer: Trainer, rule: str | Rule, seed: int, run: str | Path | None) -> None:
         self.rule, self.seed = rule, seed
         self.control = self._new_control(None)
-        self.eval_sums = EvalSums()
+        self.eval_sums = EvalSums(rows_of_its_own)
         self.losses: list[HoldsControl] = []  # of the model's own
         self._found: dict[str, float] = {}
         args = trainer.args
@@ -45,8 +48,8 @@ class KTrainerCallback(TrainerCallback):  # type: ignore[misc]
         del control
         self.control = self._new_control(state.max_steps)
         saved = state.stateful_callbacks.pop(STATE, None)
-        if saved is not None and saved["step"] + 1 == state.global_step:
-            self.control.load_state_dict(saved)
+        if saved is not None:
+            self._resume(saved, state.global_step)
         for loss in self.losses:
             loss.control, loss.eval_sums = self.control, self.eval_sums
         # Without an evaluation before the first update, what a pretrained model knew would count as learned.
@@ -54,6 +57,17 @@ class KTrainerCallback(TrainerCallback):  # type: ignore[misc]
         args.eval_on_start = self._asked_at_start or (wanted and state.global_step == 0)
         if self.log is not None:
             self.log.begin(state.global_step)
+
+    def _resume(self, saved: dict[str, Any], step: int) -> None:
+        if saved["step"] + 1 == step:
+            self.control.load_state_dict(saved)
+            return
+        self.control.check_same_training(saved)
+        self.control.say_once(
+            "stale",
+            f"the checkpoint is that of step {step}, and K in it that of step {saved['step'] + 1}. A callback that was "
+            "added after attach asked for this checkpoint: add it before attach",
+        )
 
     def on_step_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         del args, control
@@ -138,5 +152,22 @@ def add_callbacks(trainer: Trainer, rule: str | Rule, seed: int | None, run: str
 
 
 def _prefix_of(logs: dict[str, Any]) -> str | None:
-    """``eval`` of ``eval_loss``."""
-    return next((name.removesuffix("_loss") for name in logs if name.endswith("_loss") and name != "train_loss"), None)
+    """``eval`` of ``eval_loss``. The trainer's own is the shortest: ``compute_metrics`` may add ``eval_mlm_loss``."""
+    found = (name.removesuffix("_loss") for name in logs if name.endswith("_loss"))
+    return min(found, key=len, default=None)
+
+
+def rows_of_its_own(rows: int) -> int:
+    """How many of a batch's ``rows`` on this rank are rows of the data.
+
+    So that all ranks have batches of one size, ``accelerate`` fills the last ones up with rows from the beginning. It
+    knows how many rows the last batches of all ranks have of their own, and those come first, rank by rank. It does not
+    where batches are made so that some rows are left out.
+    """
+    at = GradientState()
+    if distributed.world_size() == 1 or not at.end_of_dataloader or at.remainder <= 0:
+        return rows
+    batches = getattr(at.active_dataloader.batch_sampler, "batch_sampler", None)
+    if type(batches).__iter__ is not BatchSampler.__iter__ or batches.drop_last:
+        return rows
+    return min(max(at.remainder - distributed.process_rank() * rows, 0), rows)

@@ -64,8 +64,10 @@ def attach(
         )
     callback = add_callbacks(trainer, rule, seed, run)
     trainer.compute_loss_func = KLossFunction(callback, scores, in_batch, given)
-    # The loss is a mean over its micro-batch. The trainer takes a compute_loss_func to have divided it already.
+    # The loss is a mean over its micro-batch on one rank. The trainer takes a compute_loss_func to have divided by the
+    # rows of all micro-batches and ranks: it would not divide by the accumulation, and multiply by the ranks.
     trainer.loss_is_scaled_for_ga = False
+    trainer.args.average_tokens_across_devices = False
     if in_batch:  # the trainer evaluates a loss without labels where there are none to look for
         trainer.can_return_loss, trainer.label_names = True, []
         logging.getLogger("transformers.trainer").addFilter(_not_about_labels)
@@ -86,6 +88,8 @@ class KLossFunction:
         self.callback, self.scores, self.in_batch = callback, scores, in_batch
         self.loss = KCrossEntropy(given=given)
         self.loss.eval_sums = callback.eval_sums
+        if in_batch:
+            self.loss.more = "a larger batch"
 
     def __call__(self, outputs: Any, labels: Tensor | None, num_items_in_batch: Any = None) -> Tensor:
         del num_items_in_batch
