@@ -196,10 +196,10 @@ def reproduce_seconds(
 @app.command("page")
 def reproduce_page(
     records: Annotated[Path, typer.Option(help="Folder of the records.")] = Path("evidence/records"),
-    page: Annotated[Path, typer.Option(help="The page whose tables are written.")] = Path("docs/evidence.md"),
+    docs: Annotated[Path, typer.Option(help="Folder of the pages: evidence.md and evidence-*.md.")] = Path("docs"),
     as_json: Json = False,
 ) -> None:
-    """Write the tables and figures of the evidence from its records.
+    """Write the tables, numbers and figures of the evidence from its records.
 
     \b
     Example:
@@ -207,7 +207,7 @@ def reproduce_page(
     """
     from evidence.page import refresh
 
-    show_files(refresh(records, page), as_json)
+    show_files(refresh(records, docs), as_json)
 
 
 @app.command("gain")

@@ -11,13 +11,13 @@ from typing import Any
 
 import numpy as np
 
-from evidence.bootstrap import DRAWS, Floats, Measured, measure
+from benchmarks.crossed import Contrast
+from evidence.quality import Floats, Measured, measure, ratio
 from evidence.record import Record, ranks_of, read
 from negwise import auc, optimal_k, separation
 from negwise.jobs import bounded_auc
+from negwise.metrics import Ranks
 
-CONSTANTS = (4, 20, 100)
-"""What people use without asking."""
 LAMS = (0.5, 0.6, 0.7, 0.8, 0.85, 0.9, 0.95, 0.99, 1.0)
 
 
@@ -27,7 +27,6 @@ class Analysis:
 
     folder: Path
     record: Record
-    draws: int = DRAWS
 
     @property
     def name(self) -> str:
@@ -76,40 +75,55 @@ class Analysis:
 
     @property
     def k_best(self) -> int:
+        """The fixed K with the best validation AUC."""
         return int(self.record["k_best"])
 
     @cached_property
     def measured(self) -> dict[str, dict[str, Measured]]:
         """By metric, then by rule."""
-        ranks = ranks_of(self.folder, self.name)
         folds = self.record["settings"]["folds"]
         return {
-            metric: measure(ranks, self.whole, self.record["seeds"], metric, folds=folds, draws=self.draws)
+            metric: measure(self.ranks, self.whole, self.record["seeds"], metric, folds)
             for metric in ("auc", self.top_n)
         }
+
+    @cached_property
+    def ranks(self) -> dict[tuple[str, int], Ranks]:
+        return ranks_of(self.folder, self.name)
+
+    @cached_property
+    def candidates(self) -> float:
+        """M: among how many a test query is ranked, on average."""
+        return float(np.mean([self.ranks["1", seed].sizes.mean() for seed in self.record["seeds"]]))
 
     def difference(self, rule: str, other: str, metric: str = "auc") -> Measured:
         return self.measured[metric][rule] - self.measured[metric][other]
 
+    def best(self, metric: str) -> int:
+        """The fixed K with the best mean of this metric on validation; of equal ones the smallest."""
+        fixed = {arm["k"]: arm for arm in self.record["arms"] if arm["rule"] in map(str, self.fixed)}
+        means = {k: np.mean([run["val"][metric] for run in arm["seeds"]]) for k, arm in fixed.items()}
+        return int(max(means, key=lambda k: (means[k], -k)))
+
     def regret(self, k: float, metric: str = "auc") -> Measured:
-        """Quality at the validation-best K less that at the trained K nearest to ``k``."""
-        return self.difference(str(self.k_best), str(self.nearest(k)), metric)
+        """Quality at the K that is best by this metric on validation, less that at the trained K nearest to ``k``."""
+        return self.difference(str(self.best(metric)), str(self.nearest(k)), metric)
+
+    def share(self, k: int, metric: str) -> Contrast:
+        """(q(k) - q(1)) / (q(best) - q(1)) of a trained K; "best" is the K with the highest mean on test."""
+        return ratio(self.difference(str(k), "1", metric), self.difference(str(self.highest(metric)), "1", metric))
+
+    def highest(self, metric: str) -> int:
+        """The fixed K with the highest mean on test."""
+        return max(self.fixed, key=lambda k: (self.measured[metric][str(k)].mean, -k))
+
+    def share_at(self, k: float, metric: str) -> float:
+        """The same at any K: a straight line in log K between trained ones; the ends are held."""
+        means = np.array([self.measured[metric][str(each)].mean for each in self.fixed])
+        return float(np.interp(math.log(k), np.log(self.fixed), (means - means[0]) / (means.max() - means[0])))
 
     def nearest(self, k: float) -> int:
         return min(self.fixed, key=lambda other: round(abs(math.log(k / other)), 9))
-
-    def captured(self, metric: str = "auc") -> tuple[float, tuple[float, float]] | None:
-        """(q(K*) - q(1)) / (q(best) - q(1)) with its 95% interval; None where the gain is not clearly above 0."""
-        gain, of_star = self.difference(str(self.k_best), "1", metric), self.difference(str(self.k_star), "1", metric)
-        if gain.interval[0] <= 0:
-            return None
-        low, high = np.quantile(of_star.draws / gain.draws, (0.025, 0.975))
-        return of_star.mean / gain.mean, (float(low), float(high))
-
-    def val_regret(self, k: int) -> float:
-        """On validation, which is what a constant may be chosen by."""
-        means = {arm["rule"]: np.mean([run["val"]["auc"] for run in arm["seeds"]]) for arm in self.record["arms"]}
-        return float(means[str(self.k_best)] - means[str(self.nearest(k))])
 
     @cached_property
     def pilot(self) -> dict[str, Any]:
@@ -182,11 +196,5 @@ def fit_of(pilot: Mapping[str, Any], max_k: float) -> Fit:
     )
 
 
-def best_constant(others: Sequence[Analysis]) -> int:
-    """The K with the least mean regret on these tasks, by validation; of equal ones the smallest."""
-    every = sorted({k for other in others for k in other.record["ks"]})
-    return min(every, key=lambda k: (round(float(np.mean([other.val_regret(k) for other in others])), 12), k))
-
-
-def load_analysis(folder: Path, task: str, draws: int = DRAWS) -> Analysis:
-    return Analysis(folder, read(folder, task), draws)
+def load_analysis(folder: Path, task: str) -> Analysis:
+    return Analysis(folder, read(folder, task))

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from scipy.optimize import least_squares
 
 from evidence.analysis import load_analysis
+from evidence.markdown import table
 from evidence.record import ranks_of
 from negwise import optimal_k, share_of_gain
 
@@ -115,3 +116,10 @@ def fit_records(folder: Path) -> dict[str, float]:
     errors = envelope_errors(folder)
     found |= {f"AUC, error on {name}": root_mean_square(one) for name, one in errors.items()}
     return found | {"AUC, error on all": root_mean_square(np.concatenate(list(errors.values())))}
+
+
+def errors(folder: Path) -> str:
+    """The errors of `fit_records` as a table, in shares of the gain."""
+    found = fit_records(folder)
+    rows = [[name, f"{value:.2f}"] for name, value in found.items() if "error" in name]
+    return table(["forecast of the share of the gain", "root mean square error"], rows)

@@ -1,8 +1,8 @@
-"""The page of the evidence, kept true: its tables, its figures and every number of its prose follow from the records.
+"""The pages of the evidence, kept true: tables, figures and every number of the prose follow from the records.
 
-A table stands between ``<!-- table NAME -->`` and ``<!-- end -->``; `refresh` writes what belongs there. Prose is
-written by hand, and may use a number with a decimal point only if a table of the page has it (`loose_numbers`), or
-between ``<!-- paper -->`` or ``<!-- rule -->`` and ``<!-- end -->``.
+A table stands between ``<!-- table NAME -->`` and ``<!-- end -->``, a number of the prose between
+``<!-- fact NAME -->`` and ``<!-- end -->``; `refresh` writes what belongs there. Any other number with a decimal point or a per cent sign has
+to be in a table of its page (`loose_numbers`), or between ``<!-- cited -->`` or ``<!-- rule -->`` and ``<!-- end -->``.
 """
 
 from __future__ import annotations
@@ -13,44 +13,37 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from evidence import figures, variants
+from evidence import figures, tables, variants
 from evidence.analysis import Analysis, load_analysis
-from evidence.claims import claims
+from evidence.claims import formula
+from evidence.facts import facts
+from evidence.fresh import fresh
+from evidence.gain import AUC_RECORDS, errors
 from evidence.record import PACE, read
-from evidence.seconds import per_second, seconds
-from evidence.tables import all_tables, endpoints, estimates, schedules, tuning
-from evidence.tasks import TASKS
+from evidence.rules import depths, rules
+from evidence.tasks import NOWHERE, TASKS
 from evidence.truth import Truth, truths
-from evidence.turning import points, turning, turning_figure
+from evidence.turning import points, turning
 from evidence.worlds import assumptions, worlds, worlds_figure
 from negwise.errors import InputError
 from negwise.files import write_atomically
 from negwise.report import Figure
 
-_TABLE = re.compile(r"(<!-- table ([\w-]+) -->\n)(?:(?!<!-- end -->).)*(<!-- end -->)", re.DOTALL)
-_NUMBER = re.compile(r"(?<![\w.])\d*\.\d+(?![\w.])")
-_BY_HAND = re.compile(r"<!-- (?:paper|rule) -->.*?<!-- end -->", re.DOTALL)
-"""Printed by the paper, or a rule of the protocol: numbers that no record has."""
-MADE_BY = {
-    **{f"sweep-{name}": f"negwise reproduce {name}" for name in TASKS},
-    "claims": "python -m evidence news, matching and items",
-    "worlds": "python -m evidence clicks",
-    "assumptions": "python -m evidence clicks",
-    "estimates-others": "python -m evidence matching --data docs",
-    "endpoints-others": "python -m evidence matching --data docs",
-    "schedules-others": "python -m evidence matching --data docs",
-    "tuning-others": "python -m evidence news --model naml --k 100 --seeds 3",
-    "hundred": "python -m evidence items",
-    "contrasts": "python -m evidence news --seeds 10 --name news-ten, or python -m evidence matching --data docs",
-    "sweep-docs": "python -m evidence matching --data docs",
-    "repeats": "python -m evidence news --seeds 10 --name news-ten",
-    "models": "python -m evidence news --model naml --k 100 --seeds 3",
-    "turning": "python -m evidence items --turning 0.01,0.05,0.1,0.2,0.3,0.5",
-    "paper": "python -m evidence items --paper",
-    "long": "python -m evidence items --steps 3600 --k 20,100,1000 --name items-long",
-    "seconds": "python -m evidence seconds --out FOLDER-OF-A-TASK",
+_MARKED = re.compile(r"(<!-- (table|fact) ([\w-]+) -->\n?)(?:(?!<!-- end -->).)*(<!-- end -->)", re.DOTALL)
+_TABLE = re.compile(r"<!-- table [\w-]+ -->(?:(?!<!-- end -->).)*<!-- end -->", re.DOTALL)
+_NUMBER = re.compile(r"(?<![\w.])[+-]?\d*\.\d+(?![\w.])|(?<![\w.])\d+%")
+_BY_HAND = re.compile(r"<!-- (?:cited|rule|fact [\w-]+) -->.*?<!-- end -->|```.*?```|`[^`\n]*`|\]\([^)]*\)", re.DOTALL)
+"""Facts; what others have printed, or a rule of the protocol; code, and addresses of links."""
+ORDER = ("items", "matching", NOWHERE, "news")
+"""Data sets as the pages have them."""
+TITLES = {
+    "items": "Items: BERT4Rec, ML-1M",
+    "matching": "Matching: Reuters",
+    NOWHERE: "Docs: docstrings",
+    "news": "News: NRMS, MIND",
 }
-"""Tables that not every set of records has, and what makes theirs."""
+PACED = {"items": "items-turning", "matching": "matching-turning", NOWHERE: NOWHERE, "news": "news-ten"}
+"""The record of each data set whose steps were timed."""
 
 
 @dataclass(frozen=True)
@@ -71,12 +64,18 @@ class Evidence:
         return self.tasks | {name: one for name, one in self.variants.items() if name == one.of}
 
     @property
-    def turned(self) -> list[Analysis]:
-        return [one for one in self.every.values() if points(one)]
+    def largest(self) -> dict[str, Analysis]:
+        """Each data set by the record with the most seeds."""
+        found = variants.largest(self.every)
+        return {name: found[name] for name in ORDER if name in found}
 
     @property
-    def timed(self) -> list[Analysis]:
-        return [one for one in self.every.values() if "pace" in one.record]
+    def longer(self) -> dict[str, Analysis]:
+        return {f"{one.of}, longer": one for one in variants.longer(self.every)}
+
+    @property
+    def timed(self) -> dict[str, Analysis]:
+        return {name: one for name, one in self.every.items() if "pace" in one.record}
 
 
 def loaded(records: Path) -> Evidence:
@@ -112,79 +111,116 @@ def _complete(one: Analysis) -> Analysis:
     return one
 
 
-def drawn(found: Evidence) -> list[Figure]:
-    """Every figure of the page."""
-    every = list(found.swept.values())
-    swept = [*every, *(more for _, more in variants.longer(found.every))]
-    made = [figure for one in swept for figure in (figures.three_panels(one), figures.schedules(one))]
-    made += [figures.scores(every), figures.recommended(every)]
-    made += [turning_figure(found.turned)] if found.turned else []
-    made += [per_second(one) for one in found.timed]
-    return [*made, worlds_figure(found.worlds)] if found.worlds else made
+def drawn(found: Evidence) -> list[tuple[Figure, str]]:
+    """Every figure of the pages, with its picture."""
+    made = []
+    for name, one in found.largest.items():
+        timed = found.timed.get(PACED[name])
+        figure = figures.shares(one, TITLES[name], {} if timed is None else timed.record["pace"]["ms"])
+        made.append((figure, figures.small_svg(figure)))
+    if found.worlds:
+        figure = worlds_figure(found.worlds)
+        made.append((figure, figure.svg()))
+    return made
 
 
 def tabled(found: Evidence) -> dict[str, str]:
-    """Every table of the page that there are records for, by name."""
-    every = found.every
-    made = all_tables(found.tasks, found.swept, every)
-    if len(found.tasks) == len(TASKS):
-        made["claims"] = claims(found.tasks, found.turned)
-    optional: dict[str, tuple[Callable[[Any], str], Any]] = {
-        "estimates-others": (estimates, found.variants),
-        "endpoints-others": (endpoints, {name: one for name, one in found.variants.items() if one.k_star in one.fixed}),
-        "schedules-others": (schedules, found.variants),
-        "tuning-others": (tuning, {name: one for name, one in found.variants.items() if one.variant == "model"}),
-        "hundred": (variants.hundred, variants.with_hundred(every)),
-        "contrasts": (lambda found: variants.contrasts(found, every), variants.again(every)),
-        "repeats": (variants.repeats, variants.repeated(every)),
+    """Every table of the pages that there are records for, by name."""
+    every, most, longer = found.every, found.largest, found.longer
+    catalogues = {name: one for name, one in (most | longer).items() if one.of != "news"}
+    own = {name: one for name, one in every.items() if name == one.of or one.variant == "model"}
+    turned = [one for one in every.values() if points(one)]
+    lengths = [one for name, one in (most | longer).items()] + variants.published(every)
+    wanted: dict[str, tuple[Callable[[Any], str], Any]] = {
+        "headline": (tables.headline, most | longer),
+        "primary": (tables.primary, found.tasks),
+        "fresh-seeds": (tables.fresh_seeds, variants.repeated(every)),
+        "worth": (tables.worth, every),
+        "estimates": (tables.estimates, every),
+        "schedules": (tables.schedules, most | longer),
         "models": (variants.models, variants.other_models(every)),
-        "turning": (turning, found.turned),
         "paper": (variants.paper, variants.published(every)),
-        "long": (variants.long, variants.longer(every)),
-        "seconds": (seconds, found.timed),
+        "turning": (turning, turned),
+        "lambdas": (tables.lambdas, found.swept),
+        "fits": (tables.fits, found.swept),
+        "tuning": (tables.tuning, own | longer),
+        "paces": (tables.paces, found.timed),
+        "provenance": (tables.provenance, every),
+        "rules": (rules, most),
+        "depths": (depths, catalogues),
+        "lengths": (variants.lengths, lengths),
         "worlds": (worlds, found.worlds),
         "assumptions": (assumptions, found.worlds),
+        **{f"sweep-{one.of}": (tables.sweep, one) for one in most.values()},
+        **{f"sweep-{one.of}-longer": (tables.sweep, one) for one in longer.values()},
     }
-    return made | {name: make(of) for name, (make, of) in optional.items() if of}
+    made = {name: make(of) for name, (make, of) in wanted.items() if of}
+    if set(AUC_RECORDS) <= set(every):
+        made["errors"] = errors(next(iter(every.values())).folder)
+    return made | {"formula": formula(), "fresh": fresh()}
 
 
-def filled(text: str, tables: dict[str, str]) -> str:
-    """The page with every table as the records have it."""
+def stated(found: Evidence) -> dict[str, str]:
+    """The numbers of the prose."""
+    return facts(found.tasks, found.largest, found.every)
+
+
+def filled(text: str, tables: dict[str, str], facts: dict[str, str]) -> str:
+    """The page with every table and every number as the records have it."""
 
     def put(match: re.Match[str]) -> str:
-        if match[2] in MADE_BY and match[2] not in tables:
+        start, kind, name, end = match.groups()
+        known = tables if kind == "table" else facts
+        if name not in known:
             raise InputError(
-                f"the page asks for a table {match[2]!r}, and the records have nothing for it. "
-                f"Make it with: {MADE_BY[match[2]]}; and copy the record to the others."
+                f"the page asks for a {kind} {name!r}; the records have {', '.join(known) or 'none'}. "
+                "Copy the records that it needs to the others."
             )
-        if match[2] not in tables:
-            raise InputError(f"the page asks for a table {match[2]!r}; there are {', '.join(tables)}.")
-        return f"{match[1]}{tables[match[2]]}\n{match[3]}"
+        return f"{start}{known[name]}\n{end}" if kind == "table" else f"{start}{known[name]}{end}"
 
-    return _TABLE.sub(put, text)
+    return _MARKED.sub(put, text)
 
 
-def refresh(records: Path, page: Path) -> list[Path]:
-    """Write the tables into the page, and the figures in a folder beside it, as SVG with the CSV of their numbers."""
-    if not page.is_file():
-        raise InputError(f"{page}: no such page. Expected a Markdown file with places as <!-- table sweep-items -->.")
+def pages_of(docs: Path) -> list[Path]:
+    """The page and its appendices, in a folder; not the plan, which was written first."""
+    found = [
+        docs / "evidence.md",
+        *(path for path in sorted(docs.glob("evidence-*.md")) if path.stem != "evidence-plan"),
+    ]
+    if not found[0].is_file():
+        raise InputError(f"{docs}: no evidence.md. Expected a folder of Markdown files with <!-- table headline -->.")
+    return found
+
+
+def refresh(records: Path, docs: Path) -> list[Path]:
+    """Write the tables and numbers into the pages, and the figures in a folder beside them, as SVG with their CSV."""
+    pages = pages_of(docs)
     found = loaded(records)
-    paths = [write_atomically(page, filled(page.read_text(), tabled(found)))]
-    pictures = page.with_suffix("")
-    for figure in drawn(found):
-        paths.append(write_atomically(pictures / f"{figure.name}.svg", figure.svg()))
-        paths.append(write_atomically(pictures / f"{figure.name}.csv", figure.csv()))
+    made, numbers = tabled(found), stated(found)
+    paths = [write_atomically(page, filled(page.read_text(), made, numbers)) for page in pages]
+    for figure, svg in drawn(found):
+        paths.append(write_atomically(docs / "evidence" / f"{figure.name}.svg", svg))
+        paths.append(write_atomically(docs / "evidence" / f"{figure.name}.csv", figure.csv()))
     return paths
 
 
 def loose_numbers(text: str) -> list[str]:
-    """Numbers with a decimal point in the prose that no table of the page has, to the digits given there."""
-    tables = "\n".join(match[0] for match in _TABLE.finditer(text))
-    known = [float(number) for number in _NUMBER.findall(tables)]
+    """Numbers with a decimal point or a per cent sign that no table of the page has, to the digits given."""
+    known = [_value(number) for match in _TABLE.finditer(text) for number in _NUMBER.findall(match[0])]
     prose = _BY_HAND.sub("", _TABLE.sub("", text))
     loose = []
     for number in _NUMBER.findall(prose):
-        digits = len(number.split(".")[1])
-        if not any(round(abs(value), digits) == float(number) for value in known):
+        digits = 2 if number.endswith("%") else len(number.split(".")[1])
+        if not any(round(abs(value), digits) == abs(_value(number)) for value in known):
             loose.append(number)
     return loose
+
+
+def _value(number: str) -> float:
+    return float(number[:-1]) / 100 if number.endswith("%") else float(number)
+
+
+def words_of(text: str) -> int:
+    """Words of a page as it is read, tables among them."""
+    shown = re.sub(r"<!--.*?-->|!\[[^\]]*\]\([^)]*\)|\]\([^)]*\)", " ", text, flags=re.DOTALL)
+    return sum(any(letter.isalnum() for letter in word) for word in re.split(r"[\s|]+", shown))

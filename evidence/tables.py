@@ -1,175 +1,106 @@
-"""The tables of the evidence as Markdown, from records alone."""
+"""The tables of the tasks as Markdown, from records alone. A difference has its 95% interval in brackets."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from evidence.analysis import CONSTANTS, LAMS, Analysis, best_constant
-from evidence.bootstrap import holm
-from evidence.markdown import signed, small, span, table, with_error, with_interval
-from negwise import auc
+from evidence.analysis import LAMS, Analysis
+from evidence.markdown import bare, brief, percent, signed, small, span, table, with_interval
+from evidence.quality import Measured, holm
+from negwise import auc, k_for_metric
 from negwise.report import metric_name
 
 Analyses = Mapping[str, Analysis]
 
 
-def provenance(found: Analyses) -> str:
+def headline(found: Analyses) -> str:
+    """What K* gains over K = 1, and the share of the gain that some K have, a row a data set and metric."""
     rows = []
-    for one in found.values():
-        record = one.record
-        runs = sum(len(arm["seeds"]) for arm in record["arms"])
-        tried = sum(max(len(choice["tried"]) - 1, 0) for choice in record["tuning"].values() if choice)
-        shape = record["settings"]
-        rows.append(
-            [
-                one.name,
-                f"{record['steps']:,} of {shape['batch_size']}",
-                f"{runs} + {tried} for tuning",
-                str(len(record["seeds"])),
-                f"{record['machine']['name']}, torch {record['versions']['torch']}",
-                f"`{record['data']['digest'][:12]}`",
-                f"`{record['code']['source']}`",
-            ]
-        )
-    return table(["task", "steps", "runs", "seeds", "machine", "data", "code"], rows)
+    for name, one in found.items():
+        for metric in ("auc", one.top_n):
+            gain = one.difference(str(one.k_star), "1", metric)
+            ruled = k_for_metric(one.top_n, round(one.candidates))
+            ks = (one.k_star, 100, 300, ruled)
+            shares = [percent(one.share_at(min(k, one.fixed[-1]), metric)) for k in ks]
+            level = f"{one.measured[metric]['1'].mean:.3f}".removeprefix("0")
+            rows.append([f"{name}, {metric_name(metric)}", level, str(one.k_star), brief(gain), *shares])
+    return table(["data, metric", "K = 1", "K\\*", "K\\* less K = 1", "K\\*", "100", "300", "`metric`"], rows)
 
 
 def primary(found: Analyses) -> str:
     """The six contrasts, with Holm's correction over those that are there."""
-    contrasts = [
+    contrasts = six(found)
+    corrected = holm([difference.p for *_, difference in contrasts])
+    rows = [
+        [task, what, signed(each.mean), span(each.interval), f"{each.contrast.df:.1f}", small(each.p), small(p)]
+        for (task, what, each), p in zip(contrasts, corrected, strict=True)
+    ]
+    return table(["task", "contrast", "test AUC", "95%", "degrees of freedom", "p", "p, Holm"], rows)
+
+
+def six(found: Analyses) -> list[tuple[str, str, Measured]]:
+    """K* against K = 1 and ANS against fixed K*, in each task that has them."""
+    return [
         (one.name, what, one.difference(rule, other))
         for one in found.values()
         for what, rule, other in (
-            (f"K* = {one.k_star} against K = 1", str(one.k_star), "1"),
+            (f"K\\* = {one.k_star} against K = 1", str(one.k_star), "1"),
             (f"ANS to {one.k_star} against fixed {one.k_star}", f"ans:{one.k_star}", str(one.k_star)),
         )
         if rule != other and rule in one.whole
     ]
-    corrected = holm([difference.p for *_, difference in contrasts])
-    rows = [
-        [task, what, signed(each.mean), span(each.interval), span(each.student), small(each.p), small(p)]
-        for (task, what, each), p in zip(contrasts, corrected, strict=True)
-    ]
-    head = ["task", "contrast", "test AUC", "95%, bootstrap", "95%, t over seeds", "p", "p, Holm"]
-    return table(head, rows)
 
 
-def endpoints(found: Analyses) -> str:
+def fresh_seeds(found: Sequence[tuple[Analysis, Analysis]]) -> str:
+    """The primary contrasts in the first record, in the seeds that it has not, and in all seeds of the larger one."""
     rows = []
-    for one in found.values():
-        for metric in ("auc", one.top_n):
-            at = {k: one.measured[metric][str(k)].mean for k in (1, one.k_star, one.k_best)}
-            captured = one.captured(metric)
-            rows.append(
-                [
-                    one.name,
-                    metric_name(metric),
-                    f"{at[1]:.4f}",
-                    f"{at[one.k_star]:.4f} ({one.k_star})",
-                    f"{at[one.k_best]:.4f} ({one.k_best})",
-                    with_interval(one.difference(str(one.k_star), "1", metric)),
-                    with_interval(one.regret(one.k_star, metric)),
-                    "gain unclear"
-                    if captured is None
-                    else f"{captured[0]:.2f} ({captured[1][0]:.2f}..{captured[1][1]:.2f})",
+    for own, more in found:
+        new = [seed for seed in more.record["seeds"] if seed not in own.record["seeds"]]
+        for metric in ("auc", own.top_n):
+            each = [("first", own), *([("new seeds", more.only(new))] if len(new) > 1 else []), ("all seeds", more)]
+            for what, one in each:
+                star = str(one.k_star)
+                cells = [
+                    with_interval(one.difference(rule, other, metric)) if rule in one.whole else ""
+                    for rule, other in ((star, "1"), (f"ans:{star}", star))
                 ]
-            )
-    head = ["task", "metric", "K = 1", "K*", "validation-best K", "gain of K*", "regret of K*", "captured gain"]
-    return table(head, rows)
+                seeds = f"{what}, {len(one.record['seeds'])}"
+                rows.append([own.name, metric_name(metric), seeds, star, *cells])
+    return table(["data", "metric", "seeds", "K\\*", "K\\* less K = 1", "ANS less K\\*"], rows)
 
 
 def sweep(one: Analysis) -> str:
+    """Every K held throughout: levels, and differences to K = 1."""
     rows = []
     for arm in one.record["arms"]:
-        if arm["rule"] not in one.whole or arm["role"] == "turning":
+        rule = arm["rule"]
+        if int(arm["k"]) not in one.fixed or arm["role"] != "fixed":
             continue
-        runs = arm["seeds"]
-        shown = [run["recommended"] for run in runs if run["recommended"]]
-        popular = [each["popularity"] for each in shown if each["popularity"] is not None]
-        name = f"**{arm['rule']}**" if arm["rule"] == str(one.k_star) else arm["rule"]
-        rows.append(
-            [
-                name,
-                f"{runs[0]['learning_rate']:g}",
-                f"{np.mean([run['val']['auc'] for run in runs]):.4f}",
-                *(with_error(one.measured[metric][arm["rule"]]) for metric in ("auc", one.top_n)),
-                f"{np.mean([each['coverage'] for each in shown]):.3f}",
-                f"{np.mean(popular):.1f}" if popular else "",
-            ]
-        )
+        cells = [f"{arm['seeds'][0]['learning_rate']:g}", f"{np.mean([run['val']['auc'] for run in arm['seeds']]):.4f}"]
+        for metric in ("auc", one.top_n):
+            gain = with_interval(one.difference(rule, "1", metric)) if rule != "1" else ""
+            cells += [f"{one.measured[metric][rule].mean:.4f}", gain]
+        rows.append([f"**{rule}**" if rule == str(one.k_star) else rule, *cells])
     top = metric_name(one.top_n)
-    return table(["K", "rate", "validation AUC", "test AUC", f"test {top}", "coverage", "popularity"], rows)
+    return table(["K", "rate", "validation AUC", "test AUC", "less K = 1", f"test {top}", "less K = 1"], rows)
 
 
-def schedules(found: Analyses) -> str:
+def worth(found: Analyses) -> str:
+    """What K* gains, what it loses to the K that is best by that metric on validation, and 100 in its place."""
     rows = []
     for one in found.values():
-        for peak in dict.fromkeys((one.k_star, one.k_best)):
-            for kind in ("ans", "warm"):
-                rule = f"{kind}:{peak}"
-                if rule in one.whole:
-                    differences = [one.difference(rule, str(peak), metric) for metric in ("auc", one.top_n)]
-                    where = "K*" if peak == one.k_star else "best"
-                    rows.append(
-                        [
-                            one.name,
-                            f"{rule} ({where})",
-                            *(with_interval(each) for each in differences),
-                            metric_name(one.top_n),
-                        ]
-                    )
-    return table(["task", "schedule", "test AUC, less fixed", "top n, less fixed", "top n is"], rows)
-
-
-def predictors(found: Analyses) -> str:
-    """Regret on test AUC of every way to choose K."""
-    names = list(found)
-    rules: list[tuple[str, Callable[[Analysis], float]]] = [
-        ("K* of the pilot", lambda one: one.k_star),
-        ("K = 1", lambda _: 1),
-        *((f"always {k}", lambda _, k=k: k) for k in CONSTANTS),
-    ]
-    if len(found) > 1:
-        others = {name: [found[other] for other in names if other != name] for name in names}
-        rules.append(("best constant of the other tasks", lambda one: best_constant(others[one.name])))
-    rows = []
-    for name, predict in rules:
-        ks = [predict(one) for one in found.values()]
-        regrets = [one.regret(k) for one, k in zip(found.values(), ks, strict=True)]
-        cells = [
-            f"{with_interval(each)}, K {one.nearest(k)}"
-            for one, each, k in zip(found.values(), regrets, ks, strict=True)
-        ]
-        rows.append([name, *cells, signed(float(np.mean([each.mean for each in regrets])))])
-    return table(["predictor", *names, "mean"], rows)
-
-
-def lambdas(found: Analyses) -> str:
-    rows = []
-    for lam in LAMS:
-        ks = {name: one.k_at(lam) for name, one in found.items()}
-        regrets = [one.regret(ks[name]).mean for name, one in found.items()]
-        cells = [f"{ks[name]:.1f}: {signed(regret)}" for name, regret in zip(found, regrets, strict=True)]
-        rows.append([f"{lam:g}", *cells, signed(float(np.mean(regrets)))])
-    return table(["lambda", *(f"{name}: K, regret" for name in found), "mean regret"], rows)
-
-
-def fits(found: Analyses) -> str:
-    rows = [
-        [
-            one.name,
-            f"{one.fit.mu:.3f}",
-            f"{one.fit.tau:.0f}",
-            f"{one.fit.rms:.3f}",
-            f"{one.fit.largest:.3f}",
-            f"{one.fit.k:.1f}",
-            f"{one.record['estimate']['k']:.1f}",
-        ]
-        for one in found.values()
-    ]
-    head = ["task", "mu", "tau, steps", "residual, rms", "largest residual", "K* from the fit", "K* from the curve"]
+        if one.k_star not in one.fixed:
+            continue
+        star = str(one.k_star)
+        for metric in ("auc", one.top_n):
+            best = one.best(metric)
+            gain = "" if star == "1" else with_interval(one.difference(star, "1", metric))
+            regret = "the same K" if best == one.k_star else with_interval(one.regret(one.k_star, metric))
+            hundred = with_interval(one.difference("100", star, metric)) if 100 in one.fixed and star != "100" else ""
+            rows.append([one.name, metric_name(metric), star, str(best), gain, regret, hundred])
+    head = ["record", "metric", "K\\*", "best K", "K\\* less K = 1", "best K less K\\*", "100 less K\\*"]
     return table(head, rows)
 
 
@@ -181,7 +112,7 @@ def estimates(found: Analyses) -> str:
         rows.append(
             [
                 one.name,
-                f"{best['label_separation']:.2f} ({float(auc(best['label_separation'])):.3f})",
+                f"{float(auc(best['label_separation'])):.3f}",
                 f"{best['k']:.1f}",
                 "..".join("open" if end is None else str(end) for end in best["flat"]),
                 "none" if best["interval"] is None else "{:.1f}..{:.1f}".format(*best["interval"]),
@@ -190,19 +121,55 @@ def estimates(found: Analyses) -> str:
                 best["basis"],
             ]
         )
-    head = ["task", "mu (AUC)", "K*", "as good", "90% interval", "K* of each seed", "verdict", "basis"]
+    head = ["record", "training AUC", "K\\*", "as good", "90% interval", "K\\* of each seed", "verdict", "basis"]
     return table(head, rows)
+
+
+def schedules(found: Analyses) -> str:
+    """ANS and WarmK up to K* and up to the validation-best K, less that K held."""
+    rows = []
+    for one in found.values():
+        for peak in dict.fromkeys((one.k_star, one.k_best)):
+            for kind, title in (("ans", "ANS"), ("warm", "WarmK")):
+                if f"{kind}:{peak}" in one.whole:
+                    pair = f"{kind}:{peak}", str(peak)
+                    cells = [with_interval(one.difference(*pair, metric)) for metric in ("auc", one.top_n)]
+                    rows.append([one.name, f"{title} to {peak}", *cells, metric_name(one.top_n)])
+    return table(["record", "schedule", "AUC, less the same K held", "top n, less it", "top n is"], rows)
+
+
+def lambdas(found: Analyses) -> str:
+    """K* at other lambda, and its regret on test AUC."""
+    rows = []
+    for lam in LAMS:
+        ks = {name: one.k_at(lam) for name, one in found.items()}
+        regrets = [one.regret(ks[name]).mean for name, one in found.items()]
+        cells = [f"{ks[name]:.1f}: {bare(regret, 4)}" for name, regret in zip(found, regrets, strict=True)]
+        rows.append([f"{lam:g}", *cells, bare(float(np.mean(regrets)), 4)])
+    return table(["lambda", *(f"{name}: K, regret" for name in found), "mean regret"], rows)
+
+
+def fits(found: Analyses) -> str:
+    """mu (1 - e^(-t/tau)) through the pilot, and the scores of its model beside the Gaussians."""
+    rows = []
+    for one in found.values():
+        seen = one.record["scores"]
+        cells = [f"{one.fit.mu:.2f}", f"{one.fit.tau:.0f}", f"{one.fit.rms:.2f}", f"{one.fit.k:.1f}"]
+        scores = [f"{seen[name]:.2f}" for name in ("positive_std", "positive_skew", "negative_skew")]
+        rows.append([one.name, *cells, f"{one.record['estimate']['k']:.1f}", *scores])
+    head = ["task", "mu", "tau, steps", "residual, rms", "K\\* from the fit", "from the curve"]
+    return table([*head, "sd of positives (1)", "their skew (0)", "skew of negatives (0)"], rows)
 
 
 def tuning(found: Analyses) -> str:
     rows = []
     for one in found.values():
         for k, choice in one.record["tuning"].items():
-            if choice is None:  # not settled yet
+            if choice is None or len(choice["tried"]) < 2:  # not settled yet, or nothing to choose from
                 continue
             cells = [_told(row["val_auc"], row["learning_rate"] == choice["learning_rate"]) for row in choice["tried"]]
             rows.append([one.name, k, *cells])
-    return table(["task", "K", "base / 3", "base", "3 x base"], rows)
+    return table(["record", "K", "base / 3", "base", "3 x base"], rows)
 
 
 def _told(auc: float | None, kept: bool) -> str:
@@ -210,35 +177,50 @@ def _told(auc: float | None, kept: bool) -> str:
     return f"**{text}**" if kept else text
 
 
-def gaussians(found: Analyses) -> str:
+def chosen_at_edge(found: Analyses) -> tuple[int, int]:
+    """Of how many tuned K the chosen rate lies at the edge of the grid, and of how many there are."""
+    at_edge = total = 0
+    for one in found.values():
+        for choice in one.record["tuning"].values():
+            if choice is None or len(choice["tried"]) < 2:
+                continue
+            rates = [row["learning_rate"] for row in choice["tried"]]
+            total += 1
+            at_edge += choice["learning_rate"] in (min(rates), max(rates))
+    return at_edge, total
+
+
+def ended_at_best(one: Analysis) -> tuple[int, int]:
+    """Of how many runs the last evaluation was the best, and how many there are."""
+    runs = [run for arm in one.record["arms"] for run in arm["seeds"]]
+    return sum(run["best_step"] == run["curve"]["val"]["step"][-1] for run in runs), len(runs)
+
+
+def paces(found: Analyses) -> str:
+    """Milliseconds of a step at each K that was timed alone on the machine."""
     rows = []
     for one in found.values():
-        seen = one.record["scores"]
+        ms = {int(k): value for k, value in one.record["pace"]["ms"].items()}
+        told = ", ".join(f"{k:,}: {ms[k]:.1f}" for k in sorted(ms))
+        rows.append([one.name, told, one.record["pace"]["machine"]["name"]])
+    return table(["record", "K: milliseconds of a step", "machine"], rows)
+
+
+def provenance(found: Analyses) -> str:
+    rows = []
+    for one in found.values():
+        record = one.record
+        runs = sum(len(arm["seeds"]) for arm in record["arms"])
+        last, total = ended_at_best(one)
         rows.append(
             [
                 one.name,
-                f"{seen['positive_mean']:.2f}",
-                f"{seen['positive_std']:.2f}",
-                f"{seen['positive_skew']:.2f}",
-                f"{seen['negative_skew']:.2f}",
+                f"{record['steps']:,} of {record['settings']['batch_size']}",
+                str(len(record["seeds"])),
+                str(runs),
+                f"{last} of {total}",
+                f"`{record['data']['digest'][:8]}`",
+                f"`{record['code']['source'][:8]}`",
             ]
         )
-    head = ["task", "mean of positives", "their standard deviation (1)", "their skew (0)", "skew of negatives (0)"]
-    return table(head, rows)
-
-
-def all_tables(found: Analyses, swept: Analyses, every: Analyses) -> dict[str, str]:
-    """Every table by its name: of the primary tasks ``found``, of all that were ``swept``, and of ``every`` record."""
-    return {
-        "provenance": provenance(every),
-        "primary": primary(found),
-        "endpoints": endpoints(found),
-        "schedules": schedules(found),
-        "predictors": predictors(found),
-        "estimates": estimates(found),
-        "lambdas": lambdas(swept),
-        "fits": fits(swept),
-        "tuning": tuning(swept),
-        "gaussians": gaussians(swept),
-        **{f"sweep-{name}": sweep(one) for name, one in swept.items()},
-    }
+    return table(["record", "steps", "seeds", "runs", "best at the last step", "data", "code"], rows)

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from evidence.bootstrap import Floats
+from evidence.quality import Floats
 from negwise import auc, reliability, separation
 from negwise.theory import mean_effectiveness
 

@@ -4,14 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+import numpy as np
+
+from benchmarks.crossed import Contrast, crossed_contrast
 from evidence.analysis import Analysis
-from evidence.bootstrap import Measured
-from evidence.markdown import signed, small, span, table, with_error, with_interval
+from evidence.markdown import table, with_interval
 from evidence.tasks import LABELS, TASKS
+from negwise import NegwiseError, optimal_k
+from negwise.jobs import bounded_auc
 from negwise.report import metric_name
 
 Analyses = Mapping[str, Analysis]
 NOT_RUN = "not run"
+LENGTHS = (1 / 3, 1 / 2, 1.0)
 
 
 def other_models(found: Analyses) -> list[Analysis]:
@@ -24,24 +29,13 @@ def other_models(found: Analyses) -> list[Analysis]:
     ]
 
 
-def published(found: Analyses) -> list[tuple[Analysis | None, Analysis]]:
-    """Records with the paper's settings, each after the one of the same task and model with tuned ones."""
-    return [(_plain(found, one), one) for one in found.values() if one.variant == "paper"]
-
-
-def longer(found: Analyses) -> list[tuple[Analysis, Analysis]]:
-    """Records of a task that differ by more steps on the same data, each after the task's own or its largest repeat."""
-    most = {own.name: own for own in found.values() if own.name == own.of}
-    most |= {own.name: more for own, more in sorted(repeated(found), key=lambda pair: len(pair[1].record["seeds"]))}
-    return [
-        (most[one.of], one)
-        for one in found.values()
-        if one.of in most and not one.variant and _is_longer(found[one.of], one)
-    ]
+def published(found: Analyses) -> list[Analysis]:
+    """Records with the paper's settings."""
+    return [one for one in found.values() if one.variant == "paper"]
 
 
 def repeated(found: Analyses) -> list[tuple[Analysis, Analysis]]:
-    """Records of a task that differ by more seeds on the same data, each after the task's own."""
+    """Records of a task that differ by more seeds on the same data, with all its K, each after the task's own."""
     return [
         (own, one)
         for own in found.values()
@@ -50,155 +44,97 @@ def repeated(found: Analyses) -> list[tuple[Analysis, Analysis]]:
     ]
 
 
-def again(found: Analyses) -> list[Analysis]:
-    """Tasks that were run again with more seeds, each before its repeats; and tasks beside the primary ones."""
-    repeats = repeated(found)
+def largest(found: Analyses) -> dict[str, Analysis]:
+    """Each data set by the record with the most seeds."""
+    own = {one.name: one for one in found.values() if one.name == one.of}
+    repeats = sorted(repeated(found), key=lambda pair: len(pair[1].record["seeds"]))
+    return own | {first.name: more for first, more in repeats}
+
+
+def longer(found: Analyses) -> list[Analysis]:
+    """Records of a task that differ from its own by more steps on the same data."""
     return [
-        each
+        one
         for one in found.values()
-        if one.name == one.of and (one.name not in TASKS or any(own is one for own, _ in repeats))
-        for each in (one, *(more for own, more in repeats if own is one))
-    ]
-
-
-def new_seeds(one: Analysis, found: Analyses) -> list[int]:
-    """The seeds whose runs no other record has: of the same task on the same data a seed may give the same run."""
-    others = [other for other in found.values() if other is not one and other.of == one.of and _same_data(other, one)]
-    known = {seed for other in others for seed, test in _first(other).items() if _first(one).get(seed) == test}
-    return [seed for seed in one.record["seeds"] if seed not in known]
-
-
-def contrasts(found: Sequence[Analysis], every: Analyses) -> str:
-    """K* against K = 1, and ANS against fixed K*, as in the primary contrasts, on both metrics.
-
-    A record that shares runs with a smaller one is there once more, with the seeds that it has to itself.
-    """
-    rows = []
-    for each in found:
-        new = new_seeds(each, every)
-        rows += _contrast_rows(each, each.name)
-        if 1 < len(new) < len(each.record["seeds"]):
-            rows += _contrast_rows(each.only(new), f"{each.name}, new seeds")
-    head = ["record", "seeds", "contrast", "test", "difference", "95%, bootstrap", "95%, t over seeds or folds", "p"]
-    return table(head, rows)
-
-
-def _contrast_rows(one: Analysis, name: str) -> list[list[str]]:
-    rows, star, seeds = [], str(one.k_star), str(len(one.record["seeds"]))
-    for rule, other in ((star, "1"), (f"ans:{star}", star)):
-        for metric in ("auc", one.top_n):
-            if {rule, other} <= set(one.whole) and rule != other:
-                each = one.difference(rule, other, metric)
-                said = [signed(each.mean), span(each.interval), span(each.student), small(each.p)]
-                rows.append([name, seeds, f"{rule} against {other}", metric_name(metric), *said])
-    return rows
-
-
-def _first(one: Analysis) -> dict[int, object]:
-    """What each seed of K = 1 scored on the test split, to every digit recorded."""
-    return {run["seed"]: run["test"] for arm in one.record["arms"] if arm["rule"] == "1" for run in arm["seeds"]}
-
-
-def repeats(found: Sequence[tuple[Analysis, Analysis]]) -> str:
-    """Every K held throughout, in a task's own record and in the one with more seeds; empty where one lacks it."""
-    rows = []
-    for own, more in found:
-        seeds = ", ".join(str(len(one.record["seeds"])) for one in (own, more))
-        for k in sorted({*own.fixed, *more.fixed}):
-            each = [(one, metric) for metric in ("auc", own.top_n) for one in (own, more)]
-            cells = [with_error(one.measured[metric][str(k)]) if k in one.fixed else "" for one, metric in each]
-            rows.append([own.name, str(k), seeds, *cells, metric_name(own.top_n)])
-    head = [
-        "task", "K", "seeds", "test AUC, fewer seeds", "test AUC, more seeds",
-        "top n, fewer seeds", "top n, more seeds", "top n is",
+        if one.of in found and not one.variant and _is_longer(found[one.of], one)
     ]  # fmt: skip
-    return table(head, rows)
-
-
-def with_hundred(found: Analyses) -> list[Analysis]:
-    """Records in which K = 100 was trained beside another K*."""
-    return [one for one in found.values() if 100 in one.fixed and one.k_star != 100]
-
-
-def hundred(found: Sequence[Analysis]) -> str:
-    """K = 100, which needs no pilot, less K*."""
-    rows = []
-    for one in found:
-        differences = [one.difference("100", str(one.k_star), metric) for metric in ("auc", one.top_n)]
-        seeds, star = str(len(one.record["seeds"])), str(one.k_star)
-        cells = [with_interval(each) for each in differences]
-        rows.append([one.name, LABELS[one.model], seeds, star, *cells, metric_name(one.top_n)])
-    head = ["record", "model", "seeds", "K*", "test AUC, 100 less K*", "top n, 100 less K*", "top n is"]
-    return table(head, rows)
 
 
 def models(found: Sequence[Analysis]) -> str:
-    """Four arms of every model, with Student's t intervals over seeds."""
-    rows = [_model_row(one, metric) for one in found for metric in ("auc", one.top_n)]
-    head = ["task", "model", "seeds", "test", "K*", "K = 1", "fixed K*", "ANS", "WarmK", "K* less K = 1", "ANS less K*"]
-    return table(head, rows)
-
-
-def paper(found: Sequence[tuple[Analysis | None, Analysis]]) -> str:
-    """The paper's settings beside tuned ones."""
-    named = [each for tuned, printed in found for each in (("tuned", tuned), ("the paper's", printed))]
-    rows = [_paper_row(one, name, metric) for name, one in named if one is not None for metric in ("auc", one.top_n)]
-    head = ["task", "settings", "steps", "test", "K = 1", "K*", "paper's K, or nearest", "ANS to K*", "WarmK to K*"]
-    return table(head, rows)
-
-
-def long(found: Sequence[tuple[Analysis, Analysis]]) -> str:
-    """The K of a longer sweep, each beside the same K in the shorter one, less K = 1 of the same length."""
+    """K* against K = 1 and ANS against K*, for every model."""
     rows = []
-    for own, more in found:
-        steps = " and ".join(f"{one.record['steps']:,}" for one in (own, more))
-        for k in more.fixed:
-            name = f"**{k}**" if k == more.k_star else str(k)
-            cells = [_error(one, str(k), metric) for metric in ("auc", own.top_n) for one in (own, more)]
-            gains = [
-                with_interval(one.difference(str(k), "1")) if {str(k), "1"} <= set(one.whole) and k > 1 else ""
-                for one in (own, more)
-            ]
-            rows.append([own.of, name, steps, *cells[:2], *gains, *cells[2:], metric_name(own.top_n)])
-    head = [
-        "task", "K", "steps", "test AUC, short", "test AUC, long", "less K = 1, short", "less K = 1, long",
-        "top n, short", "top n, long", "top n is",
-    ]  # fmt: skip
+    for one in found:
+        star, seeds = str(one.k_star), str(len(one.record["seeds"]))
+        for metric in ("auc", one.top_n):
+            pairs = (star, "1"), (f"ans:{star}", star), (f"warm:{star}", star)
+            cells = [_difference(one, rule, other, metric) for rule, other in pairs]
+            rows.append([one.of, LABELS[one.model], seeds, metric_name(metric), star, *cells])
+    head = ["task", "model", "seeds", "metric", "K\\*", "K\\* less K = 1", "ANS less K\\*", "WarmK less K\\*"]
     return table(head, rows)
 
 
-def _model_row(one: Analysis, metric: str) -> list[str]:
-    star = str(one.k_star)
-    return [
-        one.of,
-        LABELS[one.model],
-        str(len(one.record["seeds"])),
-        metric_name(metric),
-        star,
-        *(_level(one, rule, metric) for rule in ("1", star, f"ans:{star}", f"warm:{star}")),
-        _difference(one, star, "1", metric),
-        _difference(one, f"ans:{star}", star, metric),
-    ]
+def paper(found: Sequence[Analysis]) -> str:
+    """The paper's settings: levels at K = 1, and what K* and the paper's own K gain."""
+    rows = []
+    for one in found:
+        star, theirs = str(one.k_star), str(one.nearest(_paper_k(one)))
+        for metric in ("auc", one.top_n):
+            pairs = (star, "1"), (theirs, star), (f"ans:{star}", star)
+            cells = [_difference(one, rule, other, metric) for rule, other in pairs]
+            level = f"{one.measured[metric]['1'].mean:.4f}"
+            shape = f"{one.record['steps']:,} of {one.record['settings']['batch_size']}"
+            rows.append([one.of, shape, metric_name(metric), level, star, cells[0], theirs, *cells[1:]])
+    head = ["task", "steps", "metric", "K = 1", "K\\*", "K\\* less K = 1", "paper's K", "it less K\\*", "ANS less K\\*"]
+    return table(head, rows)
 
 
-def _paper_row(one: Analysis, settings: str, metric: str) -> list[str]:
-    star, theirs = str(one.k_star), str(one.nearest(_paper_k(one)))
-    return [
-        one.of,
-        settings,
-        f"{one.record['steps']:,} of {one.record['settings']['batch_size']}",
-        metric_name(metric),
-        _error(one, "1", metric),
-        f"{_error(one, star, metric)} ({star})",
-        f"{_error(one, theirs, metric)} ({theirs})",
-        *(_error(one, f"{kind}:{star}", metric) for kind in ("ans", "warm")),
-    ]
+def pooled(found: Sequence[Analysis], metric: str) -> Contrast:
+    """100 less K* over records that share a test split: the mean of each seed over the records that have it."""
+    kept = [one for one in found if 100 in one.fixed and one.k_star not in (1, 100)]
+    by: dict[int, list[np.ndarray]] = {}
+    for one in kept:
+        values = one.difference("100", str(one.k_star), metric).values
+        assert values is not None
+        for seed, row in zip(one.record["seeds"], values, strict=True):
+            by.setdefault(seed, []).append(row)
+    return crossed_contrast(np.stack([np.mean(rows, axis=0) for rows in by.values()]))
 
 
-def _plain(found: Analyses, one: Analysis) -> Analysis | None:
-    """The record of the same task and model with tuned settings, under the name that it has by itself."""
-    other = found.get(one.of), found.get(f"{one.of}-{one.model}")
-    return next((each for each in other if each is not None and each.model == one.model), None)
+def lengths(found: Sequence[Analysis]) -> str:
+    """K* as a shorter pilot would have it: the same curves, cut off. Median and range over seeds."""
+    rows = []
+    for one in found:
+        for part in LENGTHS:
+            ks = [k for k in (k_after(one, seed, part) for seed in one.record["seeds"]) if k is not None]
+            told = f"{np.median(ks):,.0f} ({min(ks):,.0f} to {max(ks):,.0f})" if ks else "none"
+            rows.append([one.name, f"{part * one.record['steps']:,.0f}", told, f"{len(ks)}"])
+    return table(["record", "steps of the pilot", "K\\*, median and range", "seeds"], rows)
+
+
+def k_after(one: Analysis, seed: int, part: float) -> float | None:
+    """K* from the first ``part`` of the pilot with this seed; None where the curves do not determine it."""
+    arm = next(arm for arm in one.record["arms"] if arm["rule"] == "1")
+    curves = next(run["curve"] for run in arm["seeds"] if run["seed"] == seed)
+    if "train" not in curves:
+        return None
+    cut = {
+        split: [at for at, step in enumerate(curve["step"]) if step <= part * one.record["steps"] + 0.5]
+        for split, curve in curves.items()
+    }
+    aucs = {
+        split: [bounded_auc(curves[split]["auc"][at], curves[split]["pairs"]) for at in cut[split]]
+        for split in ("train", "val")
+    }
+    steps = {split: [curves[split]["step"][at] for at in cut[split]] for split in ("train", "val")}
+    try:
+        found = optimal_k(
+            train_auc=aucs["train"], val_auc=aucs["val"], train_steps=steps["train"], steps=steps["val"],
+            train_se=[curves["train"]["auc_se"][at] for at in cut["train"]],
+            val_se=[curves["val"]["auc_se"][at] for at in cut["val"]], max_k=one.max_k,
+        )  # fmt: skip
+    except NegwiseError:
+        return None
+    return found.k if found.determined else None
 
 
 def _paper_k(one: Analysis) -> int:
@@ -211,7 +147,7 @@ def _is_longer(own: Analysis, one: Analysis) -> bool:
 
 
 def _is_repeat(own: Analysis, one: Analysis) -> bool:
-    more = len(one.record["seeds"]) > len(own.record["seeds"])
+    more = len(one.record["seeds"]) > len(own.record["seeds"]) and one.record["ks"] == own.record["ks"]
     return _same_data(own, one) and more and bool(one.record["steps"] == own.record["steps"])
 
 
@@ -220,19 +156,7 @@ def _same_data(own: Analysis, one: Analysis) -> bool:
     return bool(own.record["data"]["digest"] == one.record["data"]["digest"])
 
 
-def _level(one: Analysis, rule: str, metric: str) -> str:
-    if rule not in one.whole:
-        return NOT_RUN
-    found = one.measured[metric][rule]
-    return f"{found.mean:.4f} ({found.student[0]:.4f}..{found.student[1]:.4f})"
-
-
 def _difference(one: Analysis, rule: str, other: str, metric: str) -> str:
     if not {rule, other} <= set(one.whole) or rule == other:
         return NOT_RUN
-    found: Measured = one.difference(rule, other, metric)
-    return f"{signed(found.mean)} ({span(found.student)})"
-
-
-def _error(one: Analysis, rule: str, metric: str) -> str:
-    return with_error(one.measured[metric][rule]) if rule in one.whole else NOT_RUN
+    return with_interval(one.difference(rule, other, metric))

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from evidence.bootstrap import student
-from evidence.markdown import signed, span, table
+from benchmarks.crossed import fold_contrast
+from evidence.markdown import table, with_interval
 from evidence.truth import Truth
 from negwise.report import Figure, Row, Spec, k_axis, quantitative, round_digits, where_equal
 
@@ -21,7 +21,7 @@ def worlds(found: Sequence[Truth]) -> str:
             f"{one.tests[1]:.4f} ± {one.errors[1]:.4f}",
             f"{one.tests[one.k_star]:.4f} ± {one.errors[one.k_star]:.4f}",
             f"{one.tests[one.k_best]:.4f} ± {one.errors[one.k_best]:.4f}",
-            *(f"{signed(float(each.mean()))} ({span(student(each))})" for each in (one.gain, one.regret, one.gain_top)),
+            *(with_interval(fold_contrast(each)) for each in (one.gain, one.regret, one.gain_top)),
         ]
         for one in found
     ]

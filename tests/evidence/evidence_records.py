@@ -76,7 +76,7 @@ def make(
         **more,
     }
     write(record, ranks, folder)
-    return load_analysis(folder, name, 300)
+    return load_analysis(folder, name)
 
 
 def scores_of(analysis, rule, metric="auc"):

@@ -1,54 +1,54 @@
-"""Variants of the tasks: records made up here go through tables and figures; loops and SciPy say what must be there."""
+"""Variants of the tasks: records made up here go through tables; loops and SciPy say what must be there."""
 
 import json
-import math
 from dataclasses import replace
 
+import numpy as np
 import pytest
-from evidence_records import PACE, make, rows_of, says, scores_of, student
-from scipy import stats
+from evidence_records import make, rows_of, says, scores_of
 
-from evidence import variants
+from evidence import tables, variants
 from evidence.analysis import load_analysis
-from evidence.claims import _beaten, _fallen, _helped, _schedules, _turnings
-from evidence.page import Evidence, drawn, filled, loaded, tabled
-from evidence.tables import predictors, primary, provenance
-from evidence.turning import points, turning, turning_figure
+from evidence.page import loaded
+from evidence.rules import depth, lost, nearly_fit
+from evidence.turning import points, turning
 from negwise.errors import InputError
 
 
-def test_models_by_scipy(tmp_path):
+def halves(measured):
+    """Half the width of an interval, from the record's own standings: seeds as rows, queries as columns."""
+    return (measured.interval[1] - measured.interval[0]) / 2
+
+
+def test_models(tmp_path):
     found = {one.name: one for one in (make(tmp_path), make(tmp_path, "items-sas", of="items", variant="model"))}
     chosen = variants.other_models(found)
     assert [one.name for one in chosen] == ["items", "items-sas"]
     rows = rows_of(variants.models(chosen))
     assert len(rows) == 4 and {row[1] for row in rows} == {"BERT4Rec"} and {row[2] for row in rows} == {"3"}
     for row, (one, metric) in zip(rows, [(one, m) for one in chosen for m in ("auc", "ndcg@10")], strict=True):
-        for cell, rule in zip(row[5:9], ("1", "5", "ans:5", "warm:5"), strict=True):
-            assert says(cell, *student(scores_of(one, rule, metric)))
-        for cell, rule, other in ((row[9], "5", "1"), (row[10], "ans:5", "5")):
-            assert says(cell, *student(scores_of(one, rule, metric) - scores_of(one, other, metric)))
+        for cell, rule, other in zip(row[5:], ("5", "ans:5", "warm:5"), ("1", "5", "5"), strict=True):
+            gap = (scores_of(one, rule, metric) - scores_of(one, other, metric)).mean()
+            reach = halves(one.difference(rule, other, metric))
+            assert says(cell, gap, gap - reach, gap + reach)
 
 
 def test_an_arm_that_was_not_run_is_said_to_be_missing(tmp_path):
     one = make(tmp_path, "items-sas", of="items", variant="model", arms=("1", "100"), k_star=1)
     (row, _) = rows_of(variants.models([one]))
-    assert row[7:] == ["not run"] * 4
+    assert row[5:] == ["not run"] * 3
 
 
-def test_the_paper_beside_tuned_settings(tmp_path):
-    own = make(tmp_path)
+def test_the_papers_settings(tmp_path):
     printed = make(tmp_path, "items-paper", of="items", variant="paper", arms=("1", "5", "20", "ans:5", "warm:5"))
     lonely = make(tmp_path, "news-paper", of="news", variant="paper", model="nrms", arms=("1", "4", "5"))
-    found = {one.name: one for one in (own, printed, lonely)}
-    pairs = variants.published(found)
-    assert pairs == [(own, printed), (None, lonely)]
-    rows = rows_of(variants.paper(pairs))
-    assert [row[1] for row in rows] == ["tuned", "tuned", *["the paper's"] * 4]
-    theirs = scores_of(printed, "20")
-    assert rows[2][6].endswith("(20)") and says(rows[2][6], theirs.mean(), stats.sem(theirs))
-    assert rows[0][6].endswith("(5)") and rows[4][6].endswith("(4)")  # 20 is nearer to 5 than to 100; 4 in news
-    assert rows[4][7] == "not run"
+    found = variants.published({one.name: one for one in (make(tmp_path), printed, lonely)})
+    assert found == [printed, lonely]
+    rows = rows_of(variants.paper(found))
+    assert rows[0][6] == "20" and rows[2][6] == "4"
+    gap = scores_of(printed, "20") - scores_of(printed, "5")
+    assert float(rows[0][7].split()[0]) == pytest.approx(gap.mean(), abs=5.1e-5)
+    assert rows[2][8] == "not run"
 
 
 def test_longer_training_is_told_from_other_variants(tmp_path):
@@ -59,65 +59,20 @@ def test_longer_training_is_told_from_other_variants(tmp_path):
         make(tmp_path, "items-elsewhere", of="items", steps=96, data={"name": "y", "digest": "other"}),
         make(tmp_path, "items-paper", of="items", steps=96, variant="paper"),
     ]
-    pairs = variants.longer({one.name: one for one in (own, more, *others)})
-    assert pairs == [(own, more)]
-    again = [make(tmp_path, f"items-{seeds}", of="items", seeds=seeds) for seeds in (6, 4)]
-    assert variants.longer({one.name: one for one in (own, more, *again)}) == [(again[0], more)]
-    rows = rows_of(variants.long(pairs))
-    assert [row[1] for row in rows] == ["1", "**7**", "100"] and rows[0][2] == "24 and 96"
-    assert rows[1][3] == "not run"
-    seven = scores_of(more, "7")
-    assert says(rows[1][4], seven.mean(), stats.sem(seven)) and rows[0][5:7] == ["", ""]
-    for cell, one in zip(rows[2][5:7], (own, more), strict=True):
-        assert says(cell, (scores_of(one, "100") - scores_of(one, "1")).mean(), *one.difference("100", "1").interval)
+    assert variants.longer({one.name: one for one in (own, more, *others)}) == [more]
 
 
-def test_a_task_again_with_more_seeds_and_tasks_of_their_own(tmp_path):
+def test_new_seeds_stand_alone(tmp_path):
+    """The first record has seeds 0 to 2, the larger 0 to 5: its seeds 3 to 5 are new."""
     own = make(tmp_path)
     more = make(tmp_path, "items-ten", of="items", seeds=6, data={"name": "renamed", "digest": "same"})
-    docs = make(tmp_path, "docs", model="siamese-transformer", arms=("1", "5"))
-    found = {one.name: one for one in (own, more, docs, make(tmp_path, "news", model="nrms"))}
-    assert variants.again(found) == [own, more, docs]
-    assert variants.again({"items": own}) == []
-    rows = rows_of(variants.contrasts([own, more, docs], found))
-    assert [(row[0], row[1], row[2]) for row in rows[::2]] == [
-        *((one, seeds, what) for one, seeds in (("items", "3"), ("items-ten", "6"))
-          for what in ("5 against 1", "ans:5 against 5")),
-        ("docs", "3", "5 against 1"),
-    ]  # fmt: skip
-    gaps = scores_of(more, "ans:5", "ndcg@10") - scores_of(more, "5", "ndcg@10")
-    mean, low, high = student(gaps)
-    assert rows[7][3] == "nDCG@10" and says(rows[7][4], mean) and says(rows[7][6], low, high)
-
-
-def test_seeds_that_gave_the_same_run_are_told_from_new_ones(tmp_path):
-    own, more = make(tmp_path), make(tmp_path, "items-ten", of="items", seeds=6)
-    arms = json.loads(json.dumps(more.record["arms"]))
-    for run, same in zip(arms[0]["seeds"], own.record["arms"][0]["seeds"], strict=False):
-        run["test"] = same["test"]
-    more = replace(more, record=more.record | {"arms": arms})
-    found = {"items": own, "items-ten": more}
-    assert variants.new_seeds(more, found) == [3, 4, 5] and variants.new_seeds(own, found) == []
-    rows = rows_of(variants.contrasts([own, more], found))
-    assert [row[:2] for row in rows[::4]] == [["items", "3"], ["items-ten", "6"], ["items-ten, new seeds", "3"]]
-    gaps = (scores_of(more, "ans:5", "ndcg@10") - scores_of(more, "5", "ndcg@10"))[3:]
-    mean, low, high = student(gaps)
-    assert says(rows[-1][4], mean) and says(rows[-1][6], low, high)
-
-
-def test_every_k_with_fewer_and_with_more_seeds(tmp_path):
-    own = make(tmp_path, arms=("1", "5", "100"))
-    more = make(tmp_path, "items-ten", of="items", arms=("1", "7"), seeds=6, data={"name": "renamed", "digest": "same"})
-    other = make(tmp_path, "items-other", of="items", seeds=6, data={"name": "items", "digest": "another"})
-    pairs = variants.repeated({one.name: one for one in (more, own, other)})
-    assert pairs == [(own, more)]
-    rows = rows_of(variants.repeats(pairs))
-    assert [row[:3] for row in rows] == [["items", k, "3, 6"] for k in ("1", "5", "7", "100")]
-    for metric, cells in (("auc", rows[0][3:5]), ("ndcg@10", rows[0][5:7])):
-        for cell, one in zip(cells, (own, more), strict=True):
-            scores = scores_of(one, "1", metric)
-            assert says(cell, scores.mean(), stats.sem(scores))
-    assert rows[1][4] == rows[1][6] == rows[2][3] == rows[2][5] == "" and rows[1][3] and rows[2][4]
+    part = make(tmp_path, "items-turning", of="items", seeds=6, ks=[1, 20])
+    found = {one.name: one for one in (own, more, part)}
+    assert variants.repeated(found) == [(own, more)] and variants.largest(found) == {"items": more}
+    rows = rows_of(tables.fresh_seeds([(own, more)]))
+    assert [row[2] for row in rows[:3]] == ["first, 3", "new seeds, 3", "all seeds, 6"]
+    gap = (scores_of(more, "5") - scores_of(more, "1"))[3:]
+    assert float(rows[1][4].split()[0]) == pytest.approx(gap.mean(), abs=5.1e-5)
 
 
 TURNS = ("1", "5", "100", "ans:5", "warm:5", "ans:5:0.3", "ans:5:0.01")
@@ -128,70 +83,86 @@ def test_turning_points(tmp_path):
     assert list(points(one).items()) == [(0.01, "ans:5:0.01"), (0.1, "ans:5"), (0.3, "ans:5:0.3")]
     rows = rows_of(turning([one]))
     for row, rule in zip(rows, points(one).values(), strict=True):
-        for cell, metric in zip(row[3:5], ("auc", "ndcg@10"), strict=True):
-            gap = (scores_of(one, rule, metric) - scores_of(one, "5", metric)).mean()
-            assert says(cell, gap, *one.difference(rule, "5", metric).interval)
-        for cell, metric in zip(row[5:7], ("auc", "ndcg@10"), strict=True):
-            gap = (scores_of(one, rule, metric) - scores_of(one, "ans:5", metric)).mean()
-            assert cell == "" if rule == "ans:5" else says(cell, gap, *one.difference(rule, "ans:5", metric).interval)
-    figure = turning_figure([one])
-    assert figure.name == "turning" and len(figure.rows) == 2 * (3 + 1)
-    for row in figure.rows:
-        rule = "5" if row["of"] == "fixed" else points(one)[row["turning"]]
-        values = scores_of(one, rule, row["metric"])
-        error = values.std(ddof=1) / math.sqrt(3)
-        assert row["value"] == pytest.approx(values.mean(), rel=1e-5)
-        assert row["high"] - row["low"] == pytest.approx(2 * error, rel=1e-3)
-    assert figure.svg().startswith("<svg")
+        gap = (scores_of(one, rule) - scores_of(one, "5")).mean()
+        assert says(row[2], gap, *one.difference(rule, "5").interval)
+        usual = (scores_of(one, rule) - scores_of(one, "ans:5")).mean()
+        assert row[4] == "" if rule == "ans:5" else float(row[4].split()[0]) == pytest.approx(usual, abs=5.1e-5)
+    assert points(make(tmp_path)) == {}
 
 
-@pytest.mark.parametrize("best", ["ans:5", "ans:5:0.3"])
-def test_the_best_turning_point(tmp_path, best):
-    one = make(tmp_path, arms=TURNS, places={rule: 10 if rule == best else 30 for rule in TURNS})
-    if best == "ans:5":  # nothing is said to be better than itself
-        assert _turnings([one]) == "On test AUC items is best at 0.1"
-    else:
-        told = _turnings([one])
-        assert told.startswith("On test AUC items is best at 0.3: +0.2") and told.endswith("against 0.1")
+def world(tmp_path, name="items", half=30, **more):
+    """K = 1 has 50 of 100 candidates above the positive, the best K 10, K* so many between."""
+    return make(tmp_path, name, places={"1": 50, "5": half, "100": 10, "ans:5": 30, "warm:5": 30}, **more)
 
 
-@pytest.mark.parametrize(("half", "captured"), [(30, 0.5), (10, 1.0), (50, 0.0)])
-def test_captured_gain_of_a_known_world(tmp_path, half, captured):
-    """K = 1 has 50 of 100 above the positive, the best K 10, K* so many between."""
-    one = make(tmp_path, places={"1": 50, "5": half, "100": 10, "ans:5": 30, "warm:5": 30})
-    share, (low, high) = one.captured()
-    assert share == pytest.approx(captured, abs=0.01) and low <= captured <= high and high - low < 0.05
+@pytest.mark.parametrize(("half", "share"), [(30, 0.5), (10, 1.0), (50, 0.0)])
+def test_the_share_of_a_known_gain(tmp_path, half, share):
+    one = world(tmp_path, half=half)
+    found = one.share(5, "auc")
+    assert found.mean == pytest.approx(share, abs=0.01) and found.low <= share <= found.high
     assert one.regret(5).mean == pytest.approx((half - 10) / 100, abs=0.005)
+    assert one.share_at(5, "auc") == pytest.approx(found.mean)
+    between = (one.share_at(5, "auc") + one.share_at(100, "auc")) / 2  # half-way in log K
+    assert one.share_at(np.sqrt(500), "auc") == pytest.approx(between)
+    assert lost(one, "always 300", "auc") == (100.0, pytest.approx(1 - one.share_at(100, "auc")))
 
 
-def test_captured_gain_means_nothing_where_there_is_none(tmp_path):
-    assert make(tmp_path, places=dict.fromkeys(("1", "5", "100", "ans:5", "warm:5"), 30)).captured() is None
+def test_the_best_k_is_that_of_the_metric(tmp_path):
+    """On validation K = 5 has the best AUC and K = 100 the best nDCG@10: each is the best of its own metric."""
+    one = world(tmp_path)
+    record = json.loads(json.dumps(one.record))
+    for arm, auc, top in zip(record["arms"][:3], (0.5, 0.9, 0.8), (0.1, 0.2, 0.3), strict=True):
+        for run in arm["seeds"]:
+            run["val"] = {"auc": auc, "ndcg@10": top}
+    one = replace(one, record=record)
+    assert (one.best("auc"), one.best("ndcg@10")) == (5, 100)
+    assert one.regret(5, "ndcg@10").mean == one.difference("100", "5", "ndcg@10").mean
 
 
-def test_the_words_of_the_claims_follow_from_the_records(tmp_path):
-    better = make(tmp_path, "news", places={"1": 50, "5": 9, "100": 9, "ans:5": 40, "warm:5": 30})
-    worse = make(tmp_path, "items", places={"1": 9, "5": 50, "100": 70, "ans:5": 5, "warm:5": 30}, k_best=5)
-    plain = make(tmp_path, "docs", arms=("1", "100"), k_star=1)
-    assert _beaten({"news": better}) == "Yes, on AUC and top n"
-    assert _beaten({"news": better, "items": worse}).startswith("Not clearly everywhere")
-    assert _helped({"news": better}) == [] and _helped({"news": better, "items": worse, "docs": plain}) == ["items"]
-    assert _fallen({"news": better}) == "is flat" and _fallen({"news": better, "items": worse}) == "falls in items"
-    assert "docs" not in _schedules({"items": worse, "docs": plain})
+def test_hits_at_every_depth(tmp_path):
+    """By plain loops: hit@20 of K = 5, its share, and the K with 90% of the gain."""
+    one = world(tmp_path)
+    found = depth(one, 31)  # K = 5 has about 30 above each positive: some are hits
+    hits = {k: np.mean([np.mean([a < 31 for a in one.ranks[str(k), s].above]) for s in range(3)]) for k in one.fixed}
+    assert 0 < hits[5] < 1
+    gain = max(hits.values()) - hits[1]
+    assert found.shares.tolist() == pytest.approx([(hits[k] - hits[1]) / gain for k in one.fixed])
+    exact = world(tmp_path, "docs")
+    assert depth(exact, 20).best == 100 and 5 < depth(exact, 20).nearly < 100
+    assert depth(exact, 20).at(depth(exact, 20).nearly) == pytest.approx(0.9)
 
 
-def test_tables_of_one_task_alone(tmp_path):
-    """No other task has a constant, and K* = 1 has nothing to be compared with."""
+def test_the_fit_of_nearly_all_is_a_straight_line_of_logarithms(tmp_path):
+    one = world(tmp_path)
+    scale, power, _ = nearly_fit([one], (20, 35))
+    for n in (20, 35):
+        each = depth(one, n)
+        assert scale * each.ratio**power == pytest.approx(each.nearly)
+
+
+def test_seeds_are_pooled_over_records(tmp_path):
+    """Two records with three and four seeds: the first three count as the mean of both."""
+    one, other = make(tmp_path), make(tmp_path, "items-ten", of="items", seeds=4)
+    gaps = [scores_of(each, "100") - scores_of(each, "5") for each in (one, other)]
+    expected = np.mean([*(gaps[0] + gaps[1][:3]) / 2, gaps[1][3]])
+    assert variants.pooled([one, other], "auc").mean == pytest.approx(expected)
+
+
+def test_rates_at_the_edge_and_runs_that_end_at_their_best(tmp_path):
+    tried = [{"learning_rate": rate, "val_auc": 0.5} for rate in (1, 3, 9)]
+    one = make(tmp_path, tuning={"1": {"learning_rate": 9, "tried": tried}, "5": {"learning_rate": 3, "tried": tried}})
+    assert tables.chosen_at_edge({"items": one}) == (1, 2)
+    for at, run in enumerate(run for arm in one.record["arms"] for run in arm["seeds"]):
+        run["best_step"] = 24 if at < 4 else 12
+    assert tables.ended_at_best(one) == (4, 15)
+
+
+def test_the_primary_contrasts(tmp_path):
     one = make(tmp_path)
-    assert [row[0] for row in rows_of(predictors({"items": one}))][-1] == "always 100"
-    assert len(rows_of(primary({"items": one}))) == 2
-    assert rows_of(primary({"items": make(tmp_path, arms=("1", "100"), k_star=1)})) == []
-
-
-def test_every_record_says_where_it_comes_from(tmp_path):
-    """With the paper's settings no learning rate was tried."""
-    whence = {"machine": {"name": "here"}, "versions": {"torch": "2"}, "code": {"source": "abc"}}
-    one = make(tmp_path, **whence, tuning={"1": {"tried": []}, "100": None})
-    assert rows_of(provenance({"items": one}))[0][2] == "15 + 0 for tuning"
+    rows = rows_of(tables.primary({"items": one}))
+    assert [row[1] for row in rows] == ["K\\* = 5 against K = 1", "ANS to 5 against fixed 5"]
+    assert says(rows[0][2], (scores_of(one, "5") - scores_of(one, "1")).mean())
+    assert rows_of(tables.primary({"items": make(tmp_path, arms=("1", "100"), k_star=1)})) == []
 
 
 @pytest.mark.parametrize(
@@ -212,7 +183,7 @@ def test_papers_settings_may_lack_what_was_not_run(tmp_path):
     make(tmp_path)
     make(tmp_path, "items-paper", of="items", variant="paper", k_star=7, k_best=7)
     found = loaded(tmp_path)
-    assert "not run (7)" in variants.paper(variants.published(found.every))
+    assert rows_of(variants.paper(variants.published(found.every)))[0][5] == "not run"
 
 
 def test_a_record_without_its_standings(tmp_path):
@@ -228,43 +199,6 @@ def test_records_of_no_task(tmp_path):
         loaded(tmp_path)
 
 
-def test_a_record_without_turning_points_has_none(tmp_path):
-    one = make(tmp_path)
-    assert points(one) == {} and _turnings([one]) == "not run"
-
-
-def test_the_page_takes_what_records_there_are(tmp_path, monkeypatch):
-    """Tables of variants appear with their records, and a marker without one names the command that makes it."""
-    monkeypatch.setattr("evidence.page.all_tables", lambda *_: {})
-    for name in ("estimates", "tuning"):  # these records have none
-        monkeypatch.setattr(f"evidence.page.{name}", list)
-    make(tmp_path)
-    assert set(tabled(loaded(tmp_path))) == {"hundred"}  # which is of any record with K = 100
-    for name, command in (("long", "--name items-long"), ("seconds", "evidence seconds"), ("models", "--model naml")):
-        with pytest.raises(InputError, match=f"table '{name}', and the records have nothing for it.*{command}"):
-            filled(f"<!-- table {name} -->\n\n<!-- end -->", tabled(loaded(tmp_path)))
-    make(tmp_path, "items-long", of="items", steps=48)
-    make(tmp_path, "items-paper", of="items", variant="paper")
-    make(tmp_path, "items-sas", of="items", variant="model", pace=PACE)
-    make(tmp_path, "items-ten", of="items", seeds=4)
-    make(tmp_path, "matching-cnn", of="matching", variant="model", model="siamese-cnn", arms=TURNS)
-    (tmp_path / "pace.json").write_text("{}")  # of the folder that a record was made in
-    found = loaded(tmp_path)
-    assert list(found.tasks) == ["items"]
-    others = {f"{name}-others" for name in ("estimates", "endpoints", "schedules", "tuning")}
-    made = tabled(found)
-    assert set(made) == {"long", "paper", "models", "turning", "seconds", "contrasts", "repeats", "hundred", *others}
-    assert made["estimates-others"] == list(found.variants) and "| matching-cnn | AUC |" in made["endpoints-others"]
-    monkeypatch.setattr("evidence.page.figures", _NoFigures)
-    assert [figure.name for figure in drawn(found) if figure] == ["turning", "items-sas-seconds"]
-
-
-class _NoFigures:
-    """The tasks' own figures, which need more than these records have."""
-
-    three_panels = schedules = scores = recommended = staticmethod(lambda _: None)
-
-
 def test_old_records_need_no_new_field(tmp_path):
     make(tmp_path)
     path = tmp_path / "items.json"
@@ -274,7 +208,6 @@ def test_old_records_need_no_new_field(tmp_path):
     path.write_text(json.dumps(record))
     one = load_analysis(tmp_path, "items")
     assert (one.of, one.variant, one.max_k) == ("items", "", 100.0)
-    assert Evidence({"items": one}).turned == [] and Evidence({"items": one}).timed == []
 
 
 def test_a_record_under_another_name_is_refused(tmp_path):
