@@ -417,6 +417,21 @@ def test_rates_leave_before_the_smaller_k(monkeypatch):
     assert candidates(1000) == [(1e-3, None), (1e-3, 100)]
 
 
+def test_with_time_for_no_race_a_dear_k_gives_way(monkeypatch):
+    """Ten steps a second at K = 100 and three at 376: a race needs more than 30 seconds."""
+    monkeypatch.setattr(race_plan, "time_for_training", lambda *_: 30.0)
+    arm, request = parse_arm("metric", "model"), nw.requests.RunRequest(data="docs", out="x", budget="1m")
+
+    def only(*costs):
+        prepared = race_plan.PreparedRace(None, 1e-3, ("hit@5",), plan_of(*costs), 10**6, None, None)
+        start = race_plan.plan_candidates(prepared, request, arm)
+        (one,) = start.candidates
+        return one.max_k, "K is at most 100: more make a step 2.0 x as long" in start.reason
+
+    assert only((1.0, 0.1), (20.0, 0.1), (100.0, 0.1), (376.0, 0.3)) == (100, True)
+    assert only((1.0, 0.2), (20.0, 0.2), (100.0, 0.2), (376.0, 0.2)) == (None, False)
+
+
 def few_steps(prepared, request, arm, rate, max_k, times, share):  # noqa: ARG001
     return Candidate(arm.rule, rate, int(share * request.steps), 10, max_k)
 

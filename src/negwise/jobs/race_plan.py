@@ -177,7 +177,9 @@ def plan_candidates(prepared: PreparedRace, request: RunRequest, arm: Arm) -> Ra
     The third rate joins at the first comparison, above or below the others. A K that is larger than the rule's and
     nearly free takes no part: see `negwise.jobs.race`.
 
-    Where there are too few steps for all of them the rates go first. A job that goes on trains its winner alone.
+    Where there are too few steps for all of them the rates go first. Where there are too few for any race, the smaller
+    K trains alone: a short training gains more from steps than from negatives (docs/log.md). A job that resumes with
+    more time trains its winner alone.
     """
     plan, times = prepared.plan, prepared.plan.times
     if prepared.winner is not None:
@@ -211,6 +213,10 @@ def plan_candidates(prepared: PreparedRace, request: RunRequest, arm: Arm) -> Ra
             return RaceStart(tuple(made), " ".join(why), tuple(joining))
     few = f"There are too few steps for a race, which needs {FEWEST_STEPS} of each candidate."
     reason = few if rates or smaller else "There is nothing to race."
+    if moderate is not None and request.steps is None:
+        k, seconds = moderate
+        bound = f"K is at most {k:g}: more make a step {times.step / seconds:.1f} x as long, and steps count more here."
+        return RaceStart((_candidate(prepared, request, arm, *smaller[0], 1.0),), f"{reason} {bound}")
     return RaceStart((_candidate(prepared, request, arm, *own, 1.0),), reason)
 
 

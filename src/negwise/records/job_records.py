@@ -275,7 +275,7 @@ class Results:
 
     ``baselines``, ``corpus`` and ``candidates``, the number that a test query is ranked among on average, are those of
     the model that is kept. ``seconds`` is the wall time of the whole job, from the command to the page, and
-    ``seconds_by_use`` has what they went into. ``end`` is None where training of the model took the time that there was.
+    ``seconds_by_use`` has what they went into. ``end`` is None where training took the time that there was.
     """
 
     kind: Literal["run", "sweep"]
