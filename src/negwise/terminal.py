@@ -77,7 +77,10 @@ def _show_answer(report: ReportData, console: Console) -> None:
         console.print(Text(answer.forecast, style="dim"))
     if report.decisions:
         console.print()
-        _print_table(DECISION_COLUMNS, decision_rows(report), console)
+        if console.width < MEDIUM:
+            _print_decisions(decision_rows(report), console)
+        else:
+            _print_table(DECISION_COLUMNS, decision_rows(report), console)
         console.print(Text(DECISION_NOTE, style="dim"))
     for caveat in report.caveats:
         console.print(Text(f"- {caveat}", style="dim"))
@@ -114,6 +117,16 @@ def _print_table(columns: Sequence[str], rows: Sequence[Sequence[str]], console:
     for row in rows:
         table.add_row(*(Text(cell or "-") for cell in row))
     console.print(table)
+
+
+def _print_decisions(rows: Sequence[tuple[str, str, str, str, str, str]], console: Console) -> None:
+    """The decisions of a race where a table has no room: a line for each candidate."""
+    for step, metric, queries, kept, dropped, why in rows:
+        among = f", {queries} validation queries" if queries else ""
+        console.print(Text(f"Race at step {step}, {metric}{among}: {why}"))
+        for how, names in (("kept", kept), ("dropped", dropped)):
+            for name in filter(None, names.split("\n")):
+                console.print(Text(f"  {how} {name}"))
 
 
 def _show_arms(result: JobResult, console: Console) -> None:

@@ -64,7 +64,8 @@ def test_a_good_model(job):
     assert score.note == "500 test queries, each among 2,283 candidates; 0.3000 among all 22,839 texts"
     assert (ahead.value, ahead.tone) == ("+0.2000", "up") and "+0.1800 to +0.2200" in ahead.note
     assert cost.value == "1 min 30 s"
-    assert cost.note == "2.5 s reading and timing, 1 min 22 s training the model, 5.5 s loading and this page"
+    parts = "2.5 s reading and timing, 1 min 22 s training the model, 5.5 s loading and this page"
+    assert cost.note == f"{parts}; without starting and ending Python"
     assert answer.advice.endswith("of the gain of K = 1,000, and a step takes 99% of the time. Take K = 1,000.")
     assert answer.load == f'import negwise as nw\nmodel = nw.load("{job}")'
     assert "No other K was trained on this data." in answer.forecast
@@ -265,8 +266,9 @@ def test_the_race_has_queries_and_errors(tmp_path):
     rows = decision_rows(job_report_data(folder))
     first, second = (f"{name} ({value:.4f} ± 0.0100)" for name, value in values.items())
     assert rows == [("150", "HR@5", "500", first, second, "it is behind")]
-    for text in (shown(folder).text, " ".join(printed(folder, 400).split())):
+    for text in (shown(folder).text, " ".join(printed(folder, 400).split()), " ".join(printed(folder, 60).split())):
         assert first in text and "validation queries" in text and "standard error over queries. Candidates" in text
+    assert f"kept {first} dropped {second}" in " ".join(printed(folder, 60).split())
 
 
 def test_decisions_and_caveats(tmp_path):

@@ -152,7 +152,8 @@ def _cost(report: ReportData, run: SeedRun) -> Stat | None:
         trained = sum(one.seconds or 0.0 for arm in report.arms for one in arm.seeds)
         return Stat("time of training", format_seconds(trained))
     parts = [f"{format_seconds(seconds)} {use}" for use, seconds in report.seconds_by_use.items() if seconds >= LEAST]
-    return Stat("cost, all of it", format_seconds(report.seconds), note=", ".join(parts))
+    note = f"{', '.join(parts)}; without starting and ending Python" if parts else ""
+    return Stat("cost, all of it", format_seconds(report.seconds), note=note)
 
 
 def _course_text(course: KOverTraining | None, arm: ArmRuns) -> str:
