@@ -25,6 +25,9 @@ from negwise.protocols import Draw, Loss, Negatives, Query, TableModel
 
 COUNTS = ("loss", "log_k1", "wins", "pairs", "given_wins", "given_pairs", "hits", "rows", "queries")
 """What `sum_rows` adds up, in this order."""
+FINE = 2.0**30
+"""Logarithms are rounded to whole parts of this, so that their sum has the same bits in any order and on any number of
+ranks: a rule for K looks at it."""
 
 
 class StepInputs:
@@ -207,7 +210,7 @@ def sum_rows(rows: RowResults, counted: Tensor) -> Tensor:
     nothing = rows.pairs.new_zeros((), dtype=torch.float64)
     parts = (
         rows.loss.detach(),
-        rows.pairs.double().log1p(),
+        (rows.pairs.double().log1p() * FINE).round() / FINE,
         rows.wins,
         rows.pairs,
         rows.given_wins,
