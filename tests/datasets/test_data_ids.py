@@ -125,6 +125,9 @@ def test_shards_with_ids_of_several_types_have_one_user_for_each_id(second, tmp_
     source = read(tmp_path / "log", cache=tmp_path / "cache")
     assert source.tables["users"]["id"].to_pylist() == ["3", "1", "2"]
     assert source.tables["interactions"]["user"].to_pylist() == [0, 1, 0, 2] * 2
+    pq.write_table(pa.table({"user": ["01", "1", "a"], "item": ["x", "x", "x"]}), tmp_path / "log" / "2.parquet")
+    source = read(tmp_path / "log", cache=tmp_path / "cache")
+    assert source.tables["users"]["id"].to_pylist() == ["3", "1", "2", "01", "a"]
 
 
 REFUSED = [1e40, 1.5, 2.0**53, float("inf"), [1, 2], {"a": 1}, True, b"\xff"]

@@ -28,7 +28,7 @@ from negwise.files import write_atomically
 
 VERSION = 2
 """Increased whenever a reader changes what it writes for the same files."""
-LAYOUT = 4
+LAYOUT = 5
 """Raised when a folder of the cache gets other content for the same digest."""
 
 MIN_AGE_NS = 2 * 10**9
