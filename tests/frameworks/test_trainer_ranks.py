@@ -34,9 +34,7 @@ def test_two_ranks_are_one(tiny_bert, tmp_path):
     assert_same(one["scores"], two["scores"], rel=1e-4)
     for a, b in zip(one["whole"], two["whole"], strict=True):
         assert set(a) == set(b)
-        for (
-            name
-        ) in a:  # sigmoids of a new model are nearly ties: a pair may be won on one side and half won on the other
+        for name in a:  # sigmoids of a new model nearly tie: a pair may be won here and half won there
             assert a[name] == pytest.approx(b[name], **{"abs": 0.03} if name in TIES else {"rel": 1e-2}), (name, a, b)
     for logs in (one, two):
         steps = [entry["k_used"] for entry in logs["drawn"] if "k_used" in entry]
