@@ -147,7 +147,7 @@ def fixed_vectors(batch: int, scale: Scale, cached: bool, device: str) -> list[l
     generator = torch.Generator().manual_seed(1)
     sides = [torch.randn(batch, scale.hidden, generator=generator).to(device) for _ in range(2)]
     size = min(scale.mini_batch, batch) if cached else batch
-    return [[part.clone().requires_grad_() for part in side.split(size)] for side in sides]
+    return [[part.clone().requires_grad_() for part in torch.split(side, size)] for side in sides]
 
 
 def loss_alone(vectors: list[list[torch.Tensor]], cached: bool, loss: Any, callback: Any) -> Callable[[], None]:

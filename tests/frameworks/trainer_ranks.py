@@ -11,7 +11,7 @@ import sentence_world
 from sentence_transformers.sentence_transformer.losses import MultipleNegativesRankingLoss
 from tiny_bert import text_pairs
 
-NAMES = ("step", "loss", "k", "k_used", "win_rate")
+NAMES = ("step", "loss", "grad_norm", "k", "k_used", "win_rate")
 LAST = 70
 """Rows of an evaluation: more than two batches of 32, so that the last one of several ranks is not full."""
 

@@ -193,7 +193,7 @@ def _sampled_widths(loss: Any) -> dict[int, int]:
     """``id`` of each ranking loss in a Matryoshka loss that samples its widths -> the largest of them."""
     if isinstance(loss, dict):
         return {key: width for one in loss.values() for key, width in _sampled_widths(one).items()}
-    found = {}
+    found: dict[int, int] = {}
     for module in loss.modules():
         if isinstance(module, MatryoshkaLoss) and 0 < module.n_dims_per_step < len(module.matryoshka_dims):
             found |= {id(inner): max(module.matryoshka_dims) for inner in _ranking_losses(module)}

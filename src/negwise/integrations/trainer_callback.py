@@ -162,12 +162,14 @@ def rows_of_its_own(rows: int) -> int:
 
     So that all ranks have batches of one size, ``accelerate`` fills the last ones up with rows from the beginning. It
     knows how many rows the last batches of all ranks have of their own, and those come first, rank by rank. It does not
-    where batches are made so that some rows are left out.
+    where some rows are left out.
     """
     at = GradientState()
     if distributed.world_size() == 1 or not at.end_of_dataloader or at.remainder <= 0:
         return rows
     batches = getattr(at.active_dataloader.batch_sampler, "batch_sampler", None)
-    if type(batches).__iter__ is not BatchSampler.__iter__ or batches.drop_last:
+    if not isinstance(batches, BatchSampler) or type(batches).__iter__ is not BatchSampler.__iter__:
+        return rows
+    if batches.drop_last:
         return rows
     return min(max(at.remainder - distributed.process_rank() * rows, 0), rows)
