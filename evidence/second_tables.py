@@ -61,7 +61,7 @@ def losses(found: Found) -> str:
 
 
 def rates(found: Found) -> str:
-    """The rate with the best validation score at each K, in the task's own metric; and whether it is inside the grid."""
+    """The rate with the best validation score at each K, in the task's own metric; is it inside the grid?"""
     rows = []
     for task, metric in tasks_of(found).items():
         for k in dict.fromkeys(one["k"] for one in found if one["task"] == task):
