@@ -58,7 +58,7 @@ def facts(tasks: Analyses, largest: Analyses, every: Analyses) -> dict[str, str]
 def _primary(tasks: Analyses) -> dict[str, str]:
     """The six contrasts and Holm's p."""
     each = six(tasks)
-    found = {}
+    found: dict[str, str] = {}
     for (task, what, one), p in zip(each, holm([one.p for *_, one in each]), strict=True):
         name = f"{'ans' if what.startswith('ANS') else 'gain'}-{task}"
         found |= {name: brief(one), f"{name}-p": small(p).lstrip("0"), f"{name}-p-alone": f"{one.p:.2f}"[1:]}

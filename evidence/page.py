@@ -1,8 +1,9 @@
 """The pages of the evidence, kept true: tables, figures and every number of the prose follow from the records.
 
 A table stands between ``<!-- table NAME -->`` and ``<!-- end -->``, a number of the prose between
-``<!-- fact NAME -->`` and ``<!-- end -->``; `refresh` writes what belongs there. Any other number with a decimal point or a per cent sign has
-to be in a table of its page (`loose_numbers`), or between ``<!-- cited -->`` or ``<!-- rule -->`` and ``<!-- end -->``.
+``<!-- fact NAME -->`` and ``<!-- end -->``; `refresh` writes what belongs there. Any other number with a decimal point
+or a per cent sign has to be in a table of its page (`loose_numbers`), or between ``<!-- cited -->`` or
+``<!-- rule -->`` and ``<!-- end -->``.
 """
 
 from __future__ import annotations

@@ -69,11 +69,10 @@ def test_a_gpu_that_is_not_there(study, tmp_path, verb):
     assert code == 2 and "torch finds no GPU here. Type --device cpu" in err and not (tmp_path / "out").exists()
 
 
-@pytest.mark.parametrize("page", ["nowhere.md", "."])
-def test_a_page_that_is_not_there(study, tmp_path, monkeypatch, page):
+def test_pages_that_are_not_there(study, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    code, _, err = study("page", "--records", tmp_path, "--page", page)
-    assert code == 2 and "no such page. Expected a Markdown file" in err
+    code, _, err = study("page", "--records", tmp_path, "--docs", tmp_path)
+    assert code == 2 and "no evidence.md. Expected a folder of Markdown files" in err
 
 
 @pytest.mark.parametrize("task", [*TASKS.values(), CLICKS], ids=lambda task: task.name)
