@@ -31,6 +31,7 @@ def test_k_star_is_the_first_trial_and_k_is_searched_on_a_log_scale():
     assert math.isfinite(study.best_value)
 
 
+@pytest.mark.filterwarnings("ignore:K is .* negatives to draw from")
 def test_where_online_k_went_is_the_first_trial():
     torch.manual_seed(0)
     x = torch.randn(320, 8)
