@@ -117,7 +117,7 @@ def done(tmp_path_factory):
     protocol.run(lambda _: None)
     record, ranks = collect(protocol, "cpu")
     write(record, ranks, out)
-    return protocol, load_analysis(out, "news", 200)
+    return protocol, load_analysis(out, "news")
 
 
 @pytest.mark.slow
