@@ -215,7 +215,8 @@ def plan_candidates(prepared: PreparedRace, request: RunRequest, arm: Arm) -> Ra
     reason = few if rates or smaller else "There is nothing to race."
     if moderate is not None and request.steps is None:
         k, seconds = moderate
-        reason += f" K is at most {k:g}: more make a step {times.step / seconds:.1f} x as long, and steps count more here."
+        slower = times.step / seconds
+        reason += f" K is at most {k:g}: more make a step {slower:.1f} x as long, and steps count more here."
         return RaceStart((_candidate(prepared, request, arm, *smaller[0], 1.0),), reason)
     return RaceStart((_candidate(prepared, request, arm, *own, 1.0),), reason)
 
