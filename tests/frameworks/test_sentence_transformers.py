@@ -239,25 +239,6 @@ def test_matryoshka_has_one_draw_a_batch(tiny_bert, tmp_path, inner):
     assert losses(ours) == pytest.approx(losses(own), rel=1e-4)
 
 
-@pytest.mark.parametrize("inner", [MultipleNegativesRankingLoss, cached])
-def test_matryoshka_that_samples_its_widths_counts_at_the_full_one(tiny_bert, tmp_path, inner):
-    def sampled(model):
-        return MatryoshkaLoss(model, inner(model), [32, 16, 8], n_dims_per_step=1)
-
-    found = []
-    for make_loss in (inner, sampled, sampled, sampled):
-        trainer = make_trainer(tiny_bert, tmp_path, "5.5", make_loss=make_loss, max_steps=1)
-        trainer.train()
-        found.append(steps_of(trainer)[0])
-    assert len({entry["win_rate"] for entry in found}) == 1 and len({entry["k_used"] for entry in found}) == 1
-    evals = [
-        make_trainer(tiny_bert, tmp_path, "4", make_loss=one, evaluate=text_pairs(32, seed=1)).evaluate()
-        for one in (inner, sampled, sampled, sampled)
-    ]
-    assert len({round(entry["eval_auc"], 6) for entry in evals}) == 1
-    assert {entry["eval_auc_queries"] for entry in evals} == {32}
-
-
 def test_plain_and_cached_keep_the_same_negatives(tiny_bert, tmp_path):
     plain, kept = (
         make_trainer(tiny_bert, tmp_path, "ans:9", make_loss=one, train=text_pairs(400, 1), max_steps=8)

@@ -60,7 +60,7 @@ def test_online_follows_a_model_that_improves(tmp_path):
 
 
 def test_the_boards_have_what_the_history_has(tmp_path):
-    trainer = make_trainer(tmp_path, "ans:9", report_to="tensorboard", metrics=lambda _: {"mlm_loss": 2.0})
+    trainer = make_trainer(tmp_path, "ans:9", report_to="tensorboard", metrics=lambda _: {"eval_mlm_loss": 2.0})
     trainer.train()
     board = read_board(tmp_path)
     assert [value for _, value in board["train/k"]] == pytest.approx([entry["k"] for entry in steps_of(trainer)])
