@@ -16,9 +16,10 @@ from negwise.schedule import AnsK, ConstantK, FunctionK, OnlineK
 CPU = torch.device("cpu")
 
 
-def sums(wins=0.0, pairs=0.0, hits=0.0, rows=0.0, loss=0.0):
-    """What a batch without given negatives counts."""
-    return torch.tensor([wins, pairs, wins, pairs, hits, rows, rows, 0.0, loss], dtype=torch.float64)
+def sums(wins=0.0, pairs=0.0, hits=0.0, rows=0.0, loss=0.0, log_k1=None):
+    """What a batch without given negatives counts; all rows have the same number of them unless ``log_k1`` says."""
+    log_k1 = rows * math.log1p(pairs / max(rows, 1)) if log_k1 is None else log_k1
+    return torch.tensor([wins, pairs, wins, pairs, hits, rows, rows, log_k1, loss], dtype=torch.float64)
 
 
 def test_k_of_each_step_is_the_rules():
@@ -69,10 +70,12 @@ def test_online_sees_what_was_seen_a_lag_before():
     ks = []
     for step in range(40):
         known = {} if step < LAG else {"wins": 90.0, "pairs": 100, "hits": 16.0, "rows": 20, "k": ks[step - LAG]}
+        if known:  # ten rows with one negative, ten with nine
+            known["log_k1"] = 10 * math.log(2) + 10 * math.log(10)
         expected, state = rule.update(Observation(step, step + 1, **known), state)
         ks.append(control.begin(step))
         assert ks[-1] == expected
-        control.add(sums(90.0, 100.0, 16.0, 20.0))
+        control.add(sums(90.0, 100.0, 16.0, 20.0, log_k1=10 * math.log(2) + 10 * math.log(10)))
     assert ks[-1] > ks[0] == 4.0
     assert control.log_values()["k_reason"].startswith("P(K) held at 0.2")
 

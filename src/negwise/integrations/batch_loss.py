@@ -18,6 +18,7 @@ from negwise.integrations.dense_loss import dense_losses, fits
 from negwise.integrations.step_control import StepControl
 from negwise.losses import LossResult, LossWithoutBound, info_nce
 from negwise.losses.checks import check_finite, check_temperature, check_vectors
+from negwise.losses.result import log_k1
 
 GATHER_BELOW = 1 / 32
 """Below this share of the candidates, looking up the chosen ones is faster than masking a product with all of them."""
@@ -208,7 +209,7 @@ def batch_sums(result: Any, of_drawn: tuple[Any, Any, Any], used: Tensor | None 
         hits,
         drawn_pairs > 0,
         queries,
-        result.pairs.double().log1p(),
+        log_k1(result.pairs),
         loss if used is None else loss * queries,
     )
     return torch.stack([part.double().sum() for part in parts])

@@ -299,6 +299,8 @@ class StepControl:
             counts = dict(zip(COUNTS, seen[1].values, strict=True))
             known |= {"wins": counts["drawn_wins"], "pairs": int(counts["drawn_pairs"]), "hits": counts["hits"]}
             known |= {"rows": int(counts["rows"]), "k": seen[0]}
+            if counts["pairs"] == counts["drawn_pairs"]:  # else it counts given negatives too
+                known["log_k1"] = counts["log_k1"]
         return Observation(step, total, **known)
 
     def check_running(self) -> None:

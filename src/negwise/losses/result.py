@@ -12,6 +12,9 @@ from torch import Tensor
 
 from negwise.errors import InputError
 
+FINE = 2.0**30
+"""Logarithms are rounded to whole parts of this."""
+
 
 class RowLosses(NamedTuple):
     """What an implementation computes, per row and not reduced."""
@@ -143,6 +146,14 @@ def check_reduction(reduction: str, weight: Tensor | None, like: Tensor, check_v
             "all weights are 0, expected a positive one for a mean; pass another weight or reduction='sum'"
         )
     return weight
+
+
+def log_k1(pairs: Tensor) -> Tensor:
+    """log(K + 1) of each row from its ``pairs`` (B,), as float64, rounded so that any order adds up to the same bits.
+
+    A rule for K looks at the sum, which must be the same on any number of ranks.
+    """
+    return (pairs.double().log1p() * FINE).round() / FINE
 
 
 def _ratio(won: Tensor | None, of: Tensor | None) -> Tensor | None:

@@ -20,14 +20,12 @@ from torch import Tensor, nn
 from negwise.errors import InputError
 from negwise.losses import info_nce
 from negwise.losses.reference import count_hits, count_wins
+from negwise.losses.result import log_k1
 from negwise.metrics.model_ranking import DistinctIds
 from negwise.protocols import Draw, Loss, Negatives, Query, TableModel
 
 COUNTS = ("loss", "log_k1", "wins", "pairs", "given_wins", "given_pairs", "hits", "rows", "queries")
 """What `sum_rows` adds up, in this order."""
-FINE = 2.0**30
-"""Logarithms are rounded to whole parts of this, so that their sum has the same bits in any order and on any number of
-ranks: a rule for K looks at it."""
 
 
 class StepInputs:
@@ -210,7 +208,7 @@ def sum_rows(rows: RowResults, counted: Tensor) -> Tensor:
     nothing = rows.pairs.new_zeros((), dtype=torch.float64)
     parts = (
         rows.loss.detach(),
-        (rows.pairs.double().log1p() * FINE).round() / FINE,
+        log_k1(rows.pairs),
         rows.wins,
         rows.pairs,
         rows.given_wins,
