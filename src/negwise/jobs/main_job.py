@@ -50,6 +50,7 @@ from negwise.schedule.typed_rules import SCHEDULES
 from negwise.tasks import copy_task, max_negatives
 from negwise.training import OpenRun, ShouldStop
 from negwise.training.checkpoint import keep_best
+from negwise.training.checkpoint import steps as checkpoint_steps
 
 REPLAN = 0.45
 """The share of the steps after which the rest is planned again, by the pace so far: right before the decay begins."""
@@ -126,22 +127,25 @@ def _race(folder: Path, request: RunRequest, arm: Arm, prepared: PreparedRace, d
             return found
 
         def open_candidate(candidate: Candidate) -> AbstractContextManager[OpenRun]:
-            own = request_of(prepared, candidate, last(decisions))
+            own = request_of(prepared, candidate, in_force(decisions, place(candidate)))
             progress.expect(candidate, decisions)
             return open_task(own, copy_task(prepared.task, own), place(candidate), show=progress.of(candidate))
 
         def finish(candidate: Candidate, run: OpenRun) -> RunResult:
             for at, share in enumerate(replans_of(request, len(decisions.candidates) > 1)):
-                if at < len(decisions.horizons):  # on record, and what the run was opened with
-                    continue
                 own = request_of(prepared, candidate, last(decisions))
-                if share:
-                    advance(
-                        run, candidate, round(share * (own.steps or 0) / candidate.eval_every) * candidate.eval_every
-                    )
-                so_far = sum(seconds_of(place(one)) for one in decisions.candidates)
-                planned = plan_horizon(prepared, request, candidate, place(candidate), so_far, rising=not share)
-                decisions.add(planned)
+                if at < len(decisions.horizons):
+                    planned = decisions.horizons[at]
+                    if planned.at is None or run.step > planned.at:  # what the run was opened with
+                        continue
+                    advance(run, candidate, planned.at)
+                else:
+                    if share:
+                        every = candidate.eval_every
+                        advance(run, candidate, round(share * (own.steps or 0) / every) * every)
+                    so_far = sum(seconds_of(place(one)) for one in decisions.candidates)
+                    planned = plan_horizon(prepared, request, candidate, place(candidate), so_far, rising=not share)
+                    decisions.add(planned)
                 set_steps(run, own, planned.steps)
                 progress.expect(candidate, decisions)
             may_stop = may_end(request_of(prepared, candidate, last(decisions)), prepared)
@@ -268,6 +272,12 @@ def no_longer_rises(log: RunLog, metric: str, least: float = 0.0) -> bool:
 
 def last(decisions: RaceLog) -> Horizon | None:
     return decisions.horizons[-1] if decisions.horizons else None
+
+
+def in_force(decisions: RaceLog, run: Path) -> Horizon | None:
+    """The horizon that a run had where it stands: one that was planned later changes no step before it."""
+    step = max(checkpoint_steps(run), default=0)
+    return next((one for one in reversed(decisions.horizons) if one.at is None or one.at < step), None)
 
 
 def request_of(prepared: PreparedRace, candidate: Candidate, horizon: Horizon | None) -> TrainRequest:

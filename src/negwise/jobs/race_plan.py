@@ -278,7 +278,7 @@ def plan_horizon(
     pace = max(measured, cost) if rising or not measured else measured
     steps = max(min(last + int(max(left, 0.0) / pace), prepared.most), last + 1)
     reason = "the recipe's epochs" if steps == prepared.most else "what the time has room for"
-    return Horizon(candidate.name, steps, round(left, 3), pace, reason)
+    return Horizon(candidate.name, steps, round(left, 3), pace, reason, at=last)
 
 
 def step_seconds(plan: Plan, candidate: Candidate) -> float:
