@@ -77,17 +77,19 @@ def test_the_recipe_stays_unless_another_is_clearly_ahead():
     rng = np.random.default_rng(3)
     seen = set()
     for _ in range(60):
-        share = rng.choice([0.5, 0.62, 0.7])
+        share = rng.choice([0.3, 0.5, 0.62, 0.7])
         first, other = (hits(one, queries=100, seed=int(rng.integers(1e9))) for one in (0.5, share))
         test = stats.ttest_rel(1.0 * (other.above < 5), 1.0 * (first.above < 5))
         ahead, behind = (bool(test.pvalue < 0.01 and sign * test.statistic > 0) for sign in (1, -1))
-        seen.add(ahead)
+        seen.add((ahead, behind))
         both, swapped = {"first": first, "other": other}, {"first": other, "other": first}
         assert decide(both, 9, "hit@5", "first").kept == (("other",) if ahead else ("first",))
         assert look(both, 9, "hit@5", "first").dropped == (("other",) if behind else ())
         assert look(swapped, 9, "hit@5", "first").dropped == (("other",) if ahead else ())
-        assert invite(both, 9, "hit@5", "first", joins=JOINS).joined == (JOINS[0 if ahead else 1].name,)
-    assert seen == {True, False}
+        joined = (JOINS[0].name,) if ahead else (JOINS[1].name,) if behind else ()
+        assert invite(both, 9, "hit@5", "first", joins=JOINS).joined == joined
+        assert invite({"first": first}, 9, "hit@5", "first", joins=JOINS).joined == (JOINS[1].name,)  # it broke down
+    assert seen == {(True, False), (False, True), (False, False)}
 
 
 def test_the_recipe_is_not_dropped_on_the_way():
@@ -218,8 +220,7 @@ def test_a_job_races_learning_rates(sequences, tmp_path):
     decisions = [one for one in records if isinstance(one, Decision)]
     assert [one.learning_rate for one in start.candidates] == [1e-3, 3e-3]
     assert [one.learning_rate for one in start.joins] == [9e-3, 3.33e-4]
-    (joined,) = decisions[0].joined
-    took_part = [*start.candidates, *(one for one in start.joins if one.name == joined)]
+    took_part = [*start.candidates, *(one for one in start.joins if one.name in decisions[0].joined)]
     assert decisions[-1].kept == (next(one.name for one in took_part if one.folder in result.record.model),)
     assert result.record.decisions == tuple(decisions)
     folders = {one.name: tmp_path / "job" / "runs" / one.folder / "seed-0" for one in took_part}
@@ -230,7 +231,8 @@ def test_a_job_races_learning_rates(sequences, tmp_path):
     (best,) = kept.iterdir()  # with its optimiser, for those who go on from there
     assert (best / "optimizer.safetensors").exists() and nw.load(tmp_path / "job")
     assert any(line.startswith("A step of bert4rec on cpu takes") for line in said)
-    assert result.record.arms[0].done[0].steps == 48
+    end = result.record.end  # the metric of 60 queries may be level early, which depends on the machine's last bits
+    assert result.record.arms[0].done[0].steps == (48 if end is None else end.step) > 33
 
 
 @pytest.mark.parametrize("options", [{"race": False}, {"learning_rate": 1e-3, "k": "4"}])

@@ -174,7 +174,7 @@ def with_queries(task: Task, plan: Plan) -> Task:
 def plan_candidates(prepared: PreparedRace, request: RunRequest, arm: Arm) -> RaceStart:
     """Who takes part: the rule at three learning rates or, where negatives are dear, at two and with a smaller K.
 
-    The third rate joins at the first comparison, above or below the others. A K that is larger than the rule's and
+    A third rate may join at the first comparison, above or below the others. A K that is larger than the rule's and
     nearly free takes no part: see `negwise.jobs.race`.
 
     Where there are too few steps for all of them the rates go first. Where there are too few for any race, the smaller
@@ -200,7 +200,7 @@ def plan_candidates(prepared: PreparedRace, request: RunRequest, arm: Arm) -> Ra
     if raced and moderate is None:  # there is room for a third
         scales = (RATE_STEP * RATE_STEP, 1 / RATE_STEP)
         joins = [(_typed(prepared.rate * scale), None, times) for scale in scales]
-        reasons = ["Three times the recipe's learning rate is tried too, then nine times or a third of it."]
+        reasons = ["Three times the recipe's learning rate is tried too, then perhaps nine times or a third of it."]
     if moderate is not None:
         k, seconds = moderate
         smaller = [(prepared.rate, int(k), replace(times, step=seconds, k=k))]
