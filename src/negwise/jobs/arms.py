@@ -18,7 +18,7 @@ EXPLANATIONS = {
 }
 """What a schedule is, and how it did in the evidence."""
 COMMON = 100
-"""A K that needs no pilot: in our evidence never behind K* beyond noise, and at times ahead, so it is tried too."""
+"""A K that needs no pilot: in our evidence level with K* on AUC, or ahead of it, so it is tried too."""
 MEASURED = (1, 4, 20, COMMON)
 """What is tried where the curves do not determine K; where there are fewer negatives than that, all there are."""
 MORE = 4
@@ -117,7 +117,7 @@ def _common(largest: float, ceiling: float, notes: list[str]) -> list[Arm]:
         return []
     what = f"K = {k}" if k == COMMON else f"K = {k}, all that there are,"
     notes.append(
-        f"{what} is tried too: in our evidence {COMMON}, which needs no pilot, was never behind K* beyond noise."
+        f"{what} is tried too: in our evidence {COMMON}, which needs no pilot, was level with K* on AUC, or ahead."
     )
     return [parse_arm(str(k), "extra")]
 
