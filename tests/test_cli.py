@@ -8,6 +8,7 @@ import pty
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -179,8 +180,8 @@ def test_a_missing_extra_exits_1_with_its_install_line(negwise, tmp_path, monkey
     def absent(module):
         raise ModuleNotFoundError(f"No module named {module!r}", name=module)
 
-    monkeypatch.setattr(errors.importlib, "import_module", absent)
-    code, _, err = negwise("estimate", "--train-auc", 0.7, "--plot", tmp_path / "figure.png")
+    monkeypatch.setattr(errors, "importlib", SimpleNamespace(import_module=absent))
+    code, _, err = negwise("estimate", "--train-auc", 0.7123, "--plot", tmp_path / "figure.png")  # none drew it before
     assert code == 1
     assert "pip install 'negwise[plot]'" in err
 

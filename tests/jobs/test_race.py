@@ -386,7 +386,7 @@ def whole_results(folder):
 
     def without_times(value):
         if isinstance(value, dict):
-            return {name: without_times(part) for name, part in value.items() if name != "seconds"}
+            return {name: without_times(part) for name, part in value.items() if not name.startswith("seconds")}
         return [without_times(part) for part in value] if isinstance(value, list) else value
 
     return without_times(json.loads((folder / "results.json").read_text()))

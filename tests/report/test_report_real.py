@@ -29,7 +29,7 @@ def test_a_real_run_and_the_lines_that_load_it(tmp_path, monkeypatch):
     assert report.missing == () and report.metrics[0] == "auc" and len(report.metrics) > 1
     assert f"{test.auc:.4f} ± {test.auc_se:.4f}" in page.text
     names = [figure["name"] for figure in json.loads(page.scripts["figures-data"])]
-    assert names[:4] == ["k_over_time", "loss", "throughput", "quality_over_time"]
+    assert names[:4] == ["quality_over_time", "k_over_time", "loss", "throughput"]
     lines = next(text for text in page.words if text.startswith("import negwise"))
     made = {}
     exec(lines, made)
