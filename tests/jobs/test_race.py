@@ -9,7 +9,6 @@ import signal
 import subprocess
 import sys
 import time
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -405,45 +404,27 @@ def plan_of(*costs):
     return Plan(RunLengths(0, 1, 200, 100.0, 1), times, 3.0, 1, {}, costs=tuple(StepCost(*one) for one in costs))
 
 
-def test_rates_leave_before_the_smaller_k(monkeypatch):
-    """Where steps are few the lower rate goes, then the higher one, then the smaller K."""
-    plan = plan_of((1.0, 0.1), (20.0, 0.11), (100.0, 0.12), (376.0, 0.3))
+def test_who_races(monkeypatch):
+    """At ten steps a second with K = 100 and five with K = 376, an epoch of 100 steps takes 20 seconds."""
+    monkeypatch.setattr(race_plan, "time_for_training", lambda *known: float(known[-1].budget[:-1]))
+    plan = plan_of((1.0, 0.1), (20.0, 0.1), (100.0, 0.1), (376.0, 0.2))
     prepared = race_plan.PreparedRace(None, 1e-3, ("hit@5",), plan, 10**6, None, None)
-    arm = parse_arm("metric", "model")
 
-    def candidates(steps):
-        request = nw.requests.RunRequest(data="docs", out="x", steps=steps)
-        return [(one.learning_rate, one.max_k) for one in race_plan.plan_candidates(prepared, request, arm).candidates]
+    def raced(**options):
+        request = nw.requests.RunRequest(data="docs", out="x", **options)
+        start = race_plan.plan_candidates(prepared, request, parse_arm("metric", "model"))
+        return [(one.learning_rate, one.max_k) for one in start.candidates], len(start.joins), start.reason
 
-    assert candidates(1000) == [(1e-3, None), (3e-3, None), (1e-3, 100)]
-    assert candidates(20) == [(1e-3, None)]
-    cheap = replace(prepared, plan=plan_of((1.0, 0.1), (376.0, 0.11)))
-    request = nw.requests.RunRequest(data="docs", out="x", steps=1000)
-    found = race_plan.plan_candidates(cheap, request, arm).candidates
-    assert [one.learning_rate for one in found] == [1e-3, 3e-3]
-    monkeypatch.setattr(race_plan, "share_of_survivor", lambda many: 1.0 if many < 3 else 0.01)
-    monkeypatch.setattr(race_plan, "rung_step", lambda one: one.steps // 4)
-    monkeypatch.setattr(race_plan, "_candidate", few_steps)
-    assert candidates(1000) == [(1e-3, None), (1e-3, 100)]
-
-
-def test_with_time_for_no_race_a_dear_k_gives_way(monkeypatch):
-    """Ten steps a second at K = 100 and three at 376: a race needs more than 30 seconds."""
-    monkeypatch.setattr(race_plan, "time_for_training", lambda *_: 30.0)
-    arm, request = parse_arm("metric", "model"), nw.requests.RunRequest(data="docs", out="x", budget="1m")
-
-    def only(*costs):
-        prepared = race_plan.PreparedRace(None, 1e-3, ("hit@5",), plan_of(*costs), 10**6, None, None)
-        start = race_plan.plan_candidates(prepared, request, arm)
-        (one,) = start.candidates
-        return one.max_k, "K is at most 100: more make a step 2.0 x as long" in start.reason
-
-    assert only((1.0, 0.1), (20.0, 0.1), (100.0, 0.1), (376.0, 0.3)) == (100, True)
-    assert only((1.0, 0.2), (20.0, 0.2), (100.0, 0.2), (376.0, 0.2)) == (None, False)
-
-
-def few_steps(prepared, request, arm, rate, max_k, times, share):  # noqa: ARG001
-    return Candidate(arm.rule, rate, int(share * request.steps), 10, max_k)
+    assert raced(budget="100s")[:2] == ([(1e-3, None), (3e-3, None)], 2)
+    few = raced(budget="30s")  # more than an epoch, and too few steps for a race
+    assert few[:2] == ([(1e-3, None)], 0) and "too few steps" in few[2] and "K is" not in few[2]
+    short = raced(budget="18s")
+    assert short[:2] == ([(1e-3, 100)], 0)
+    assert "K is at most 100: more make a step 2.0 x as long, and there is less than an epoch." in short[2]
+    assert raced(budget="18s", k="376")[0] == [(1e-3, None)]  # as was asked
+    assert raced(steps=20)[0] == [(1e-3, None)]
+    assert raced(budget="100s", learning_rate=1e-3)[:2] == ([(1e-3, None)], 0)
+    assert raced(budget="100s", race=False)[2] == "There is nothing to race."
 
 
 def test_a_candidate_that_diverges_is_dropped(sequences, tmp_path, monkeypatch):

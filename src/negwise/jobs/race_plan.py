@@ -24,6 +24,7 @@ from negwise.jobs.plan import (
 from negwise.jobs.preparation import Log, look_at_data, metrics_of, training_of, write_job
 from negwise.jobs.race import (
     FEWEST_STEPS,
+    MOST_CANDIDATES,
     RATE_STEP,
     RaceLog,
     rung_step,
@@ -42,8 +43,6 @@ from negwise.tasks.recipes import resolve_device
 DEAR = 1.5
 """Negatives are dear where the rule's K makes a step so many times as long as a moderate K does."""
 UNLIMITED = 10**9
-Entry = tuple[float, int | None, StepTimes]
-"""A learning rate, a bound of K and the times that belong to them."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -172,14 +171,11 @@ def with_queries(task: Task, plan: Plan) -> Task:
 
 
 def plan_candidates(prepared: PreparedRace, request: RunRequest, arm: Arm) -> RaceStart:
-    """Who takes part: the rule at three learning rates or, where negatives are dear, at two and with a smaller K.
+    """Who takes part: the recipe's learning rate and three times it. A third rate may join at the first comparison.
 
-    A third rate may join at the first comparison, above or below the others. A K that is larger than the rule's and
-    nearly free takes no part: see `negwise.jobs.race`.
-
-    Where there are too few steps for all of them the rates go first. Where there are too few for any race, the smaller
-    K trains alone: a short training gains more from steps than from negatives (docs/log.md). A job that resumes with
-    more time trains its winner alone.
+    All have the K of the rule. A K that is larger and nearly free takes no part: see `negwise.jobs.race`. Nor does a
+    smaller one: a race with it took time and gained nothing. But where the time has room for less than an epoch, K is
+    the largest that does not make steps dear (docs/log.md). A job that resumes with more time trains its winner alone.
     """
     plan, times = prepared.plan, prepared.plan.times
     if prepared.winner is not None:
@@ -187,38 +183,27 @@ def plan_candidates(prepared: PreparedRace, request: RunRequest, arm: Arm) -> Ra
         cost = next((cost.seconds for cost in plan.costs if cost.k == bound), times.step)
         known = replace(times, step=cost, k=times.k if bound is None else float(bound))
         return RaceStart((_candidate(prepared, request, arm, rate, bound, known, 1.0),), "The model so far goes on.")
-    own: Entry = (prepared.rate, None, times)
-    rates: list[Entry] = []
-    joins: list[Entry] = []
-    smaller: list[Entry] = []
-    reasons: list[str] = []
-    raced = request.race and request.learning_rate is None
-    moderate = _moderate_k(plan) if request.race and request.k is None else None
-    if raced:
-        rates = [(_typed(prepared.rate * RATE_STEP), None, times)]
-        reasons.append("Three times the recipe's learning rate is tried too.")
-    if raced and moderate is None:  # there is room for a third
-        scales = (RATE_STEP * RATE_STEP, 1 / RATE_STEP)
-        joins = [(_typed(prepared.rate * scale), None, times) for scale in scales]
-        reasons = ["Three times the recipe's learning rate is tried too, then perhaps nine times or a third of it."]
-    if moderate is not None:
-        k, seconds = moderate
-        smaller = [(prepared.rate, int(k), replace(times, step=seconds, k=k))]
-        reasons.append(f"K of at most {k:g} is tried too: more make a step {times.step / seconds:.1f} x as long.")
-    for others, later, why in (([*rates, *smaller], joins, reasons), (smaller, [], reasons[-1:])):
-        share = share_of_survivor(1 + len(others) + bool(later))
-        made = [_candidate(prepared, request, arm, *one, share) for one in (own, *others)]
-        joining = [_candidate(prepared, request, arm, *one, share) for one in later]
-        if others and min(rung_step(one) for one in (*made, *joining)) >= FEWEST_STEPS:
-            return RaceStart(tuple(made), " ".join(why), tuple(joining))
-    few = f"There are too few steps for a race, which needs {FEWEST_STEPS} of each candidate."
-    reason = few if rates or smaller else "There is nothing to race."
-    if moderate is not None and request.steps is None:
+    bound, reasons = None, []
+    moderate = _moderate_k(plan) if request.k is None and request.steps is None else None
+    if moderate is not None and _candidate(prepared, request, arm, prepared.rate, None, times, 1.0).steps < times.epoch:
         k, seconds = moderate
         slower = times.step / seconds
-        reason += f" K is at most {k:g}: more make a step {slower:.1f} x as long, and steps count more here."
-        return RaceStart((_candidate(prepared, request, arm, *smaller[0], 1.0),), reason)
-    return RaceStart((_candidate(prepared, request, arm, *own, 1.0),), reason)
+        reasons.append(f"K is at most {k:g}: more make a step {slower:.1f} x as long, and there is less than an epoch.")
+        bound, times = int(k), replace(times, step=seconds, k=k)
+    scales = (RATE_STEP, RATE_STEP * RATE_STEP, 1 / RATE_STEP)
+    if request.race and request.learning_rate is None:
+        share = share_of_survivor(MOST_CANDIDATES)
+        first, higher, *joining = (
+            _candidate(prepared, request, arm, _typed(prepared.rate * scale), bound, times, share)
+            for scale in (1.0, *scales)
+        )
+        if rung_step(first) >= FEWEST_STEPS:
+            raced = "Three times the recipe's learning rate is tried too, then perhaps nine times or a third of it."
+            return RaceStart((first, higher), " ".join([raced, *reasons]), tuple(joining))
+        reasons.insert(0, f"There are too few steps for a race, which needs {FEWEST_STEPS} of each candidate.")
+    else:
+        reasons.insert(0, "There is nothing to race.")
+    return RaceStart((_candidate(prepared, request, arm, prepared.rate, bound, times, 1.0),), " ".join(reasons))
 
 
 def _typed(rate: float) -> float:

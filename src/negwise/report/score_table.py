@@ -84,7 +84,8 @@ def _error_text(row: GainShare) -> str:
 def _time_text(row: GainShare) -> str:
     if row.seconds is None:
         return "not measured"
-    return f"{'about ' if row.interpolated else ''}{1e3 * row.seconds:.3g} ms"
+    milliseconds = float(f"{1e3 * row.seconds:.3g}")
+    return f"{'about ' if row.interpolated else ''}{milliseconds:,g} ms"
 
 
 def sample_text(report: ReportData, scores: Scores) -> str:
