@@ -32,9 +32,11 @@ test-kernels: $(KERNELS)/.ready
 		tests/losses/test_fused.py tests/losses/test_losses_drawn_ids.py tests/losses/test_losses_deferred_errors.py \
 		tests/losses/test_losses_counted.py
 
-# The parts that need no torch, with the oldest NumPy that negwise promises to work with.
+# The parts that need no torch, with the oldest NumPy that negwise promises to work with. accelerate imports pandas, which
+# wants a newer one.
 test-numpy1: $(NUMPY1)/.ready
 	OMP_NUM_THREADS=1 PYTHONPATH=src $(NUMPY1)/bin/python -m pytest -n 2 -m "not slow" \
+		--deselect tests/schedule/test_dataloader_k.py::test_ranks_and_splits_agree \
 		tests/theory tests/curves tests/schedule tests/metrics tests/test_draws.py
 
 # The real frameworks that negwise goes into, with a random BERT of two layers.
