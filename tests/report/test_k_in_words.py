@@ -51,7 +51,7 @@ def test_a_rule_that_gives_no_reason():
 def test_why_k_for_the_metric_was_so_large():
     assert metric_reason(752, "ndcg@10", 3416.0) == "752 negatives are enough for nDCG@10 among these candidates."
     assert metric_reason(64, "auc", 3416.0) == "64 negatives are enough for AUC among these candidates."
-    assert metric_reason(100, "ndcg@10", 3416.0, 3415.0).startswith("nDCG@10 asks for 752. K is what won the race")
+    assert metric_reason(100, "ndcg@10", 3416.0, 3415.0).startswith("nDCG@10 asks for 752. K is what the time allows")
     assert metric_reason(20, "ndcg@10", 21.0, 20.0) == "These are all the negatives that a row has."  # of 64
     assert "are enough" in metric_reason(100, "ndcg@10", None)
 

@@ -51,7 +51,7 @@ def reason_in_words(reason: str | None, rule: str) -> str:
     if reason == "bounded by the validation ranks":  # of earlier versions, whatever the training ranks were
         return "The last evaluation held K back."
     if found := re.fullmatch(r"bounded by max_k, ([\d.e+]+)", reason):
-        return "This is the largest K allowed: all that a row has, what fits into memory, or what won the race."
+        return "This is the largest K allowed: all that a row has, what fits into memory, or what the time allows."
     if found := re.fullmatch(r"min_k, ([\d.e+]+)", reason):
         return f"K is at its floor, {format_k(float(found[1]))}."
     if reason == "nothing seen yet":
@@ -66,7 +66,7 @@ def metric_reason(k: float, metric: str, candidates: float | None, most: float |
         return f"{format_k(k)} negatives are enough for {metric_name(metric)} among these candidates."
     if most is not None and k >= most:
         return "These are all the negatives that a row has."
-    return f"{metric_name(metric)} asks for {format_k(wanted)}. K is what won the race, or what fits into memory."
+    return f"{metric_name(metric)} asks for {format_k(wanted)}. K is what the time allows, or what fits into memory."
 
 
 def format_k(k: float) -> str:
