@@ -19,11 +19,11 @@ import platform
 import subprocess
 import sys
 import tempfile
-import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import torch
@@ -82,20 +82,18 @@ def make_model(scale: Scale, folder: str, device: str) -> Any:
 
 
 def attach_rule(model: Any, loss: Any, rule: str) -> Any:
-    """The controller of a trainer with ``loss`` attached; it runs no step yet."""
-    from sentence_transformers import SentenceTransformerTrainer, SentenceTransformerTrainingArguments
+    """What `attach` puts around ``loss``, without a trainer, for which Hugging Face's datasets would be needed."""
+    from sentence_transformers import SentenceTransformerTrainingArguments
 
-    from datasets import Dataset
-    from negwise.integrations.sentence_transformers import attach
+    from negwise.integrations.sentence_transformers import KRankingLoss, _empty_texts
     from negwise.integrations.step_control import StepControl
+    from negwise.integrations.trainer_callback import KTrainerCallback
 
-    args = SentenceTransformerTrainingArguments(
-        output_dir=tempfile.mkdtemp(), report_to="none", use_cpu=model.device.type == "cpu"
-    )
-    data = Dataset.from_dict({"anchor": ["w1"], "positive": ["w2"]})
-    with warnings.catch_warnings():  # of what a trainer will do to data that nobody trains on
-        warnings.simplefilter("ignore")
-        callback = attach(SentenceTransformerTrainer(model=model, args=args, train_dataset=data, loss=loss), rule)
+    with tempfile.TemporaryDirectory() as folder:
+        args = SentenceTransformerTrainingArguments(folder, report_to="none", use_cpu=model.device.type == "cpu")
+    trainer: Any = SimpleNamespace(model=model, args=args, eval_dataset=None)
+    callback = KTrainerCallback(trainer, rule, None, None)
+    KRankingLoss(loss, callback, _empty_texts(trainer), None).install()
     callback.control = StepControl(rule, 10**6, by_call=False)
     return callback
 
