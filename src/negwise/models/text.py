@@ -121,7 +121,7 @@ def encode_by_length(tokens: Tensor, words: WordEmbedding, encoder: nn.Module) -
     # Keep one column: some layers cannot take an empty text.
     widths = [max(1, int(part[-1])) for part in length.tensor_split(chunks)]
     # Chunks look up a table of the words that are here: the gradient of all words is then made once, not once a chunk.
-    distinct, places = tokens.unique(return_inverse=True)
+    distinct, places = torch.unique(tokens, return_inverse=True)
     table = words.embedding(distinct)
     parts = [
         encoder(words.dropout(F.embedding(places[part][:, :width], table)), tokens[part][:, :width] != 0)
