@@ -1,5 +1,7 @@
-"""``impl="counted"`` in plain torch: each row's ids are counted, and the table is shared. Referees: float64, the paper in
-loops, and the streamed pass."""
+"""``impl="counted"`` in plain torch: each row's ids are counted, and the table is shared.
+
+Referees: float64, the paper in loops, and the streamed pass.
+"""
 
 from __future__ import annotations
 

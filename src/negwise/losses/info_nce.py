@@ -10,12 +10,13 @@ impl            memory beside inputs and gradients              supports
 ``auto``        chooses one: a kernel on CUDA, else one of the others; `which_impl` says which and why
 ==============  ==============================================  ===================================================
 
-The kernels, ``fused`` and on CUDA ``counted``, do not wait for the GPU, so they cannot check values before they compute. A bad
-value (a NaN, an id outside the table) makes the loss of its row NaN at once. The error is raised later: by the next
-call of `info_nce` on the GPU or of its backward pass, or by ``negwise.losses.raise_deferred_errors()`` after the GPU
-has finished. With that ``counted``, a vector of the table that is not finite may make other rows NaN, too. The other
-implementations raise the error before they return. Inside ``torch.compile`` they cannot check values, and a NaN stays.
-There a call is one graph at any K, as long as its tensors keep their shapes: a fixed width, with K in ``mask``.
+The kernels, ``fused`` and on CUDA ``counted``, do not wait for the GPU, so they cannot check values before they
+compute. A bad value (a NaN, an id outside the table) makes the loss of its row NaN at once. The error is raised later:
+by the next call of `info_nce` on the GPU or of its backward pass, or by ``negwise.losses.raise_deferred_errors()``
+after the GPU has finished. With ``counted`` on CUDA, a vector of the table that is not finite may also make other rows
+NaN. The other implementations raise the error before they return. Inside ``torch.compile`` they cannot check values,
+and a NaN stays. There a call is one graph at any K, as long as its tensors keep their shapes: a fixed width, with K in
+``mask``.
 
 Shapes: B rows (queries), K negatives per row, M rows of a shared set or a table, D width.
 """

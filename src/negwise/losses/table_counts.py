@@ -1,15 +1,16 @@
 """Eq. 1 for many ids into a small table, in plain torch: count how often each row has each id, then share the table.
 
-K lookups per row copy K D numbers. If K is not far below M, all M scores of a row by a matrix product are less work. With
-``c_bj`` the number of times that row b has row j of the table, and ``d_bj`` its score less the positive's, eq. 1 is
-``log(1 + sum_j c_bj e^(d_bj))``. Rows are taken in blocks, so that memory is a few MB whatever B, K and M. The gradient of
-the table computes the scores again.
+K lookups per row copy K D numbers. If K is not far below M, all M scores of a row by a matrix product are less work.
+With ``c_bj`` how often row b has row j of the table, and ``d_bj`` its score less the positive's, eq. 1 is
+``log(1 + sum_j c_bj e^(d_bj))``. Rows are taken in blocks, so that memory is a few MB whatever B, K and M. The gradient
+of the table computes the scores again.
 
 Shapes: B rows, K negatives each, M rows of the table, D width; R rows in a block.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import torch
@@ -71,31 +72,31 @@ class _Counted(torch.autograd.Function):
         parts = list(block_slices(len(query), max(1, BUDGET // len(keys))))
         blocks = [_forward(query[part], positive[part], table, layout.ids, masking, part, graph) for part in parts]
         found = _Block(*(torch.cat(each) for each in zip(*blocks, strict=True)))
-        ctx.parts = parts
-        tensors, ctx.rebuild = split_tensors(TableKeys(table, layout.ids), masking)
-        ctx.save_for_backward(query, positive, found.shift, found.norm, found.share, found.weighted_keys, *tensors)
+        # Frozen negatives are not saved, so that a queue may be overwritten before the backward pass.
+        tensors, ctx.rebuild = (
+            split_tensors(TableKeys(table, layout.ids), masking) if ctx.needs_input_grad[2] else ([], None)
+        )
+        recomputed = (query, positive, found.shift, found.norm) if ctx.needs_input_grad[2] else ()
+        ctx.save_for_backward(found.share, found.weighted_keys, *recomputed, *tensors)
+        ctx.parts, ctx.key_dtype = parts, keys.dtype
         ctx.mark_non_differentiable(found.wins, found.pairs, found.hits)
-        ctx.key_dtype = keys.dtype
         return found.loss, found.wins, found.pairs, found.hits
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor, *_: Tensor) -> tuple[Tensor | None, ...]:
         if torch.is_grad_enabled():
             raise NegwiseError("the counted loss has no second derivative; pass impl='reference' to info_nce")
-        query, positive, shift, norm, share, weighted_keys, *tensors = ctx.saved_tensors
-        layout, masking = ctx.rebuild(tensors)
+        share, weighted_keys, *recomputed = ctx.saved_tensors
         need_query, need_positive, need_keys, *rest = ctx.needs_input_grad
         for_query = grad[:, None] * weighted_keys if need_query else None
         for_positive = -grad * share if need_positive else None
         for_keys = None
         if need_keys:
-            scaled = query * (grad / norm)[:, None]
-            for_keys = torch.zeros_like(layout.keys)
-            for part in ctx.parts:
-                counts, _ = _count(layout.ids, masking, part, len(layout.keys), query.dtype)
-                raw = _scores(query[part], positive[part], layout.keys, counts)
-                for_keys.addmm_(_terms(raw, shift[part], counts).t(), scaled[part])
-            for_keys = for_keys.to(ctx.key_dtype)
+            query, positive, shift, norm, *saved = recomputed
+            layout, masking = ctx.rebuild(saved)
+            weighted = query * (grad / norm)[:, None]
+            with torch.autocast(query.device.type, enabled=False):
+                for_keys = _table_grad(query, positive, weighted, shift, layout, masking, ctx.parts).to(ctx.key_dtype)
         return (for_query, for_positive, for_keys, *([None] * len(rest)))
 
 
@@ -128,6 +129,24 @@ def _forward(
     first = (peak <= 0) & (pairs > 0)
     hits = first / (1 + 2 * above)  # without a negative above, only ties are counted there, as a half each
     return _Block(loss, pairs - above, pairs, hits, shift, norm, sums / norm, weighted)
+
+
+def _table_grad(
+    query: Tensor,
+    positive: Tensor,
+    weighted: Tensor,
+    shift: Tensor,
+    layout: TableKeys,
+    masking: Masking,
+    parts: Sequence[slice],
+) -> Tensor:
+    """The gradient of the table. It computes the scores again, block by block."""
+    grad = torch.zeros_like(layout.keys)
+    for part in parts:
+        counts, _ = _count(layout.ids, masking, part, len(layout.keys), query.dtype)
+        raw = _scores(query[part], positive[part], layout.keys, counts)
+        grad.addmm_(_terms(raw, shift[part], counts).t(), weighted[part])
+    return grad
 
 
 def _count(ids: Tensor, masking: Masking, part: slice, size: int, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
