@@ -23,11 +23,13 @@ def check_several(what: str, values: Any) -> None:
         raise InputError(f"{what}: got one text, {quote(values)}, expected several: write [{quote(values)}].")
     names = columns_of(values)
     if names is not None:
-        kind = "a dictionary with the keys" if isinstance(values, Mapping) else f"a {type(values).__name__} with"
-        first = quote(names[0]) if names else "NAME"
+        found = ", ".join(map(str, names[:5])) or "nothing"
+        if isinstance(values, Mapping):
+            raise InputError(f"{what}: got a dictionary with {found}, expected several. Pass a list, as [one].")
+        column = quote(names[0]) if names else "NAME"
         raise InputError(
-            f"{what}: got {kind} {', '.join(map(str, names[:5])) or 'nothing'}, expected several values. Pass one "
-            f"column of it, as [{first}] gives it."
+            f"{what}: got a {type(values).__name__} with {found}, expected several values. Pass one of its columns, as "
+            f"frame[{column}]."
         )
     if not _can_be_looped_over(values):
         raise InputError(f"{what}: got {quote(values)}, expected several: write [{quote(values)}].")
