@@ -52,7 +52,8 @@ class _Listener:
     def __init__(self, say: Callable[[str], None], every: float, outer: _Listener | None = None) -> None:
         self.stages: list[Stage] = []
         self.since: float = time.monotonic() if outer is None else outer.since
-        self._say, self._every = say, every
+        self.told: set[str] = set() if outer is None else outer.told
+        self.say, self._every = say, every
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._speak, name="negwise signs of life", daemon=True)
         self._thread.start()
@@ -62,7 +63,7 @@ class _Listener:
         while not self._over.wait(self._every / 8):  # often: a short moment between two stages must not cost a line
             on = self.stages[-1:]
             if on and time.monotonic() - last >= self._every:
-                self._say(on[0].line())
+                self.say(on[0].line())
                 last = time.monotonic()
 
     def end(self) -> None:
@@ -112,6 +113,14 @@ def stage(what: str, also: Progress | None = None) -> Iterator[Progress]:
         yield progress
     finally:
         listener.stages.remove(on)
+
+
+def tell(line: str) -> None:
+    """Say ``line`` to whoever listens, once."""
+    listener = _LISTENER.get()
+    if listener is not None and line not in listener.told:
+        listener.told.add(line)
+        listener.say(line)
 
 
 def in_words(seconds: float) -> str:

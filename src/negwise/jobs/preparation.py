@@ -149,6 +149,8 @@ def metrics_of(training: TrainRequest) -> tuple[str, ...]:
 def ceiling_of(request: RunRequest | SweepRequest, report: DataReport) -> float:
     """The most negatives that a row can have."""
     most = float(report.negatives.most)
+    if "impressions" in report.counts and request.negatives not in (None, "impression"):
+        return max(report.counts[name] for name in ("news", "items") if name in report.counts) - 1.0
     pooled = report.kind == "pairs" and (request.negatives == "pool" or (request.negatives is None and request.pool))
     return min(most, float(request.pool or POOL)) if pooled else most
 
