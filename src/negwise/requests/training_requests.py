@@ -390,6 +390,8 @@ def _check_job(request: RunRequest | SweepRequest) -> None:
 
 
 def _check_shared(request: TrainRequest | RunRequest | SweepRequest) -> None:
+    if request.out == "":
+        raise InputError("out: got an empty name, expected a folder, as runs/a.")
     parse_loss(request.loss)
     if request.negatives is not None:
         parse_samplers(request.negatives)
