@@ -85,7 +85,8 @@ class _Listener:
     def _to_stderr(self, line: str) -> None:
         if os.environ.get("RANK", "0") != "0":
             return
-        self._in_place = sys.stderr is sys.__stderr__ and sys.stderr.isatty()  # a bar puts a stream of its own there
+        # A bar puts a stream of its own in the place of standard error.
+        self._in_place = sys.stderr is not None and sys.stderr is sys.__stderr__ and sys.stderr.isatty()
         if self._in_place:
             print(f"{_CLEAR}{line[: shutil.get_terminal_size().columns - 1]}", end="", file=sys.stderr, flush=True)
         else:
