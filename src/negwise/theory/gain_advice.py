@@ -138,6 +138,11 @@ def _by_forecast(rows: Sequence[GainShare], metric: str | None, own: float | Non
     if _as_good(mine, best):
         top = priced[-1] if mine.seconds is not None and priced[-1].k > mine.k else known[-1]
         return _Advice(mine.k, f"{_gain_and_time(mine, top)} Keep K = {_number(mine.k)}.")
+    if (mine.share or 0.0) > (best.share or 0.0):  # dearer, and better for each step: which wins depends on the time
+        sooner = f"For a model sooner, type --k {best.k:g} and another --out."
+        return _Advice(
+            mine.k, f"Each negative costs time. {_gain_and_time(best, mine)} Keep K = {_number(mine.k)}. {sooner}"
+        )
     return _Advice(best.k, f"{why} Take {_typed(best)}.")
 
 
