@@ -1,5 +1,6 @@
 """A page taken apart by Python's own parser."""
 
+import re
 from html.parser import HTMLParser
 
 from negwise.report.write_report import make_figures, read_report_data, render_page
@@ -30,7 +31,9 @@ class Page(HTMLParser):
 
     @property
     def text(self):
-        return " ".join(" ".join(self.words).split())
+        return re.sub(
+            r" (?=[.,;:])", "", " ".join(" ".join(self.words).split())
+        )  # none between an element and its stop
 
 
 def shown(folder):

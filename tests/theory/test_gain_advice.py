@@ -91,7 +91,7 @@ def test_a_gain_that_grows_beyond_what_was_timed():
         (lambda k: 1 + 1e-5 * k, 300, "Keep K = 300."),
         (lambda k: 1 + 1e-5 * k, 20, "Take K = 1,000: type --k 1000 and another --out."),
         # as good, but dear
-        (lambda k: 1 + 0.02 * k, 300, "Take K = 100: type --k 100 and another --out."),
+        (lambda k: 1 + 0.02 * k, 300, "Keep K = 300. For a model sooner, type --k 100 and another --out."),
         # the steps of the larger ones were not timed
         (lambda k: 1.0 if k <= 20 else None, 300, "K = 300 has nearly all of the gain of K = 1,000. Keep K = 300."),
         (lambda k: 1.0 if k <= 20 else None, 4, "fast, take K = 100: type --k 100 and another --out."),
