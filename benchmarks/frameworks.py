@@ -92,7 +92,7 @@ def attach_rule(model: Any, loss: Any, rule: str) -> Any:
     with tempfile.TemporaryDirectory() as folder:
         args = SentenceTransformerTrainingArguments(folder, report_to="none", use_cpu=model.device.type == "cpu")
     trainer: Any = SimpleNamespace(model=model, args=args, eval_dataset=None)
-    callback = KTrainerCallback(trainer, rule, None, None)
+    callback = KTrainerCallback(trainer, rule, 0, None)
     KRankingLoss(loss, callback, _empty_texts(trainer), None).install()
     callback.control = StepControl(rule, 10**6, by_call=False)
     return callback

@@ -24,6 +24,7 @@ from benchmarks.table import Row, peak_extra_mb, seconds
 from negwise.losses import info_nce
 
 TEMPERATURE = 0.1
+TABLE = (256, 3416, 1000, 64)
 SHAPE = (256, 131_072, 128)  # B, K, D
 HUGE = (32, 1_000_000, 256)
 BATCH_CHUNKS = (16, 32, 64, 128, 256)
@@ -126,7 +127,36 @@ def measure_memory(name: str, shape: tuple[int, int, int], trainable: bool) -> f
 
 def run() -> list[Row]:
     torch.set_num_threads(1)
-    return [*_frozen(), *_trainable(), *_huge()]
+    return [*_frozen(), *_trainable(), *_huge(), *_table()]
+
+
+def _table() -> list[Row]:
+    """Ids for each row into a table that learns: counted first, as ``auto`` does, beside looking each of them up."""
+    rows, size, width, depth = TABLE
+    query, positive, table = (torch.randn(n, depth, requires_grad=True) for n in (rows, rows, size))
+    ids = torch.randint(0, size, (rows, width))
+
+    def plain() -> Tensor:
+        negatives = torch.einsum("bd,bkd->bk", query, F.embedding(ids, table))
+        logits = torch.cat([(query * positive).sum(1, keepdim=True), negatives], 1)
+        return F.cross_entropy(logits, torch.zeros(rows, dtype=torch.long))
+
+    def by(impl: str) -> Callable[[], Tensor]:
+        return lambda: info_nce(query, positive, table, ids=ids, impl=impl).loss
+
+    def step(loss: Callable[[], Tensor]) -> Callable[[], None]:
+        def call() -> None:
+            query.grad = positive.grad = table.grad = None
+            torch.autograd.backward(loss())
+
+        return call
+
+    spent = seconds({"auto": step(by("auto")), "streamed": step(by("streamed")), "plain": step(plain)}, repeats=5)
+    work = f"{width:,} ids for each of {rows} rows into a table of {size:,} x {depth}, trainable"
+    return [
+        Row(work, "against plain torch", spent["plain"] / spent["auto"], 1.0),
+        Row(work, "against looking ids up block by block", spent["streamed"] / spent["auto"], 1.0),
+    ]
 
 
 def _frozen() -> list[Row]:

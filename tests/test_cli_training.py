@@ -22,9 +22,9 @@ def pairs(tmp_path, monkeypatch):
 
 def test_data_says_what_is_there(negwise, pairs):
     code, out, err = negwise("data", pairs)
-    assert (code, err) == (0, "")
+    assert code == 0, err  # a slow machine also says how far it is
     assert "pairs: 120" in out
-    assert "ceiling for K: 119" in out
+    assert "ceiling for K: 119 in all the data, about 95 in the training split" in out
     code, out, _ = negwise("data", pairs, "--json")
     assert json.loads(out)["counts"]["pairs"] == 120
 

@@ -6,7 +6,7 @@ from benchmarks.coverage import coverage
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("mu", [1.0, 2.4, 4.0])
+@pytest.mark.parametrize("mu", [1.0, 4.0])
 def test_the_interval_holds_the_truth(mu):
     found = coverage(mu, queries=500, replications=60, seed=11)
     assert found.ok >= 40

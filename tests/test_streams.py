@@ -69,8 +69,10 @@ def test_a_name_that_is_not_utf8_is_shown_escaped(shell, pairs, tmp_path):
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("pairs")
-def test_a_run_in_a_folder_whose_name_is_not_utf8_has_a_page(shell, tmp_path):
-    code, _, err = shell(f"$negwise {train('run')}")
+def test_a_run_in_a_folder_whose_name_is_not_utf8_has_a_page(shell, negwise, tmp_path, monkeypatch):
+    monkeypatch.setenv("NEGWISE_CACHE", str(tmp_path / "cache"))
+    monkeypatch.chdir(tmp_path)
+    code, _, err = negwise(*train("run").split())
     assert code == 0, err
     (tmp_path / "run").rename(tmp_path / os.fsdecode(b"r\xff"))
     code, _, err = shell(b"$negwise report r\xff --out page.html")

@@ -91,7 +91,7 @@ def test_sweep(pairs, tmp_path):
         (lambda: nw.train("docs", columns="user=a"), "columns: got 'user=a', expected a dictionary"),
         (lambda: nw.train("docs", learning_rate="x"), "learning_rate: got x, expected a number above 0"),
         (lambda: nw.sweep("docs", out="s", learning_rate="1e-3,x"), "--learning-rate: got '1e-3,x'"),
-        (lambda: nw.sweep("docs"), "out: got nothing, expected a value: The sweep's folder"),
+        (lambda: nw.sweep("docs"), "out: got nothing, expected a value: The folder of the sweep"),
         (lambda: nw.data(3.5j), "data: got 3.5j of type complex"),
         (lambda: nw.run("docs", budget="soon"), "budget: got 'soon', expected a time such as 90s"),
     ],

@@ -1,8 +1,11 @@
-"""negwise: how many negative samples do you need?
+"""negwise: how many negatives does InfoNCE need?
 
-Estimate the K of InfoNCE from the AUC curves of one short run (`optimal_k`), train with a K that adapts (`train` and
-`run`; `AnsK`, `WarmK`, ...), and see the evidence. Importing this package loads neither torch nor a plotting library:
-each name below is fetched from its module when it is first used.
+`run` trains one model on your data with K, the number of negatives, for your metric. `train` trains with any rule for
+K, and `load` opens a trained model. `optimal_k` estimates K from the AUC curves of a short run with K = 1. `OnlineK`,
+`WarmK` and other rules give K at each step of your own loop.
+
+Importing this package loads neither torch nor a plotting library. Each name below is fetched from its module when it is
+first used.
 """
 
 from __future__ import annotations

@@ -55,6 +55,8 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
 @contextmanager
 def new_folder(path: str | os.PathLike[str], what: str) -> Iterator[Path]:
     """A folder beside ``path`` to fill; it becomes ``path`` at the end, which has to be new or empty till then."""
+    if not isinstance(path, str | os.PathLike):
+        raise InputError(f"{what}: got {path!r}, expected the path of a new folder.")
     target = Path(path)
     if target.exists() and (not target.is_dir() or any(target.iterdir())):
         raise InputError(f"{target}: it is there and not empty, expected a new folder for the {what}.")

@@ -56,7 +56,7 @@ def _with_options_of(kind: type) -> Callable[[Verb], Verb]:
 
 @_with_options_of(DataRequest)
 def data(data: Data, **options: Any) -> DataReport:
-    """What is in a data set: its size, the ceiling for K, example rows, problems."""
+    """Show what is in a data set: columns, size, how large K can be, example rows, problems."""
     from negwise.datasets import inspect as inspect_data
 
     request = make_request(DataRequest, data, options)
@@ -66,7 +66,7 @@ def data(data: Data, **options: Any) -> DataReport:
 
 @_with_options_of(TrainRequest)
 def train(data: Data, **options: Any) -> TrainResult:
-    """Train one model with one K, or a schedule of K; the same call again resumes, or returns the result."""
+    """Train one model with one rule for K. The same call again resumes, or returns the result."""
     from negwise.jobs import train_run
 
     with signs_of_life():
@@ -75,7 +75,7 @@ def train(data: Data, **options: Any) -> TrainResult:
 
 @_with_options_of(RunRequest)
 def run(data: Data = "docs", **options: Any) -> JobResult:
-    """The main job: one model with the whole budget, K set while it trains; the same call again resumes it."""
+    """Train one model on your data in the time that you give it. The same call again resumes the job."""
     from negwise.jobs import run_job
 
     with signs_of_life():
@@ -84,7 +84,7 @@ def run(data: Data = "docs", **options: Any) -> JobResult:
 
 @_with_options_of(SweepRequest)
 def sweep(data: Data = "docs", **options: Any) -> JobResult:
-    """Train a grid of K, schedules and seeds; the same call again resumes it."""
+    """Train a grid of K, schedules and seeds. The same call again resumes it."""
     from negwise.jobs import run_sweep
 
     with signs_of_life():

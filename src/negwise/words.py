@@ -34,8 +34,3 @@ def split_words(text: str) -> list[str]:
 def is_unbroken(word: str) -> bool:
     """Whether ``word`` is a character of a script without word breaks."""
     return len(word) == 1 and not word.isascii() and _CHARACTER.fullmatch(word) is not None
-
-
-def has_words(text: str) -> bool:
-    """Whether ``text`` has at least one word."""
-    return _WORD.search(text) is not None

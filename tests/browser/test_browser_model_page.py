@@ -106,6 +106,7 @@ def test_the_page_of_a_job(open_page, overflow, pages, name):
     for stat in answer.stats[:2]:  # K and the score
         place = page.locator(".stat", has_text=stat.label).first
         assert stat.value in place.inner_text() and bottom(place) <= FIRST_SCREEN, stat.label
+    assert bottom(page.locator("#load")) <= FIRST_SCREEN or name == "hard"
     assert texts(page.locator("#notices p")) == list(answer.notices)
     caveats = page.locator("#caveats")
     assert caveats.count() == (name == "easy")
@@ -119,6 +120,10 @@ def test_the_page_of_a_job(open_page, overflow, pages, name):
     page.set_viewport_size({"width": 390, "height": 844})
     page.wait_for_function("[...document.querySelectorAll('.panel svg')].every(svg => svg.clientWidth < 380)")
     assert overflow(page) == []
+    assert bottom(page.locator("#load")) <= 844 or name in ("hard", "tiny")  # which have several notices
+    assert (
+        bottom(page.locator("#load")) < bottom(page.locator(".stat", has_text="cost")) < bottom(page.locator("#advice"))
+    )
     page.emulate_media(color_scheme="light")
     page.wait_for_function(FILLED, arg="#1f2937")
     assert overflow(page) == []

@@ -8,6 +8,7 @@ from data_files import mind_behaviors, mind_news, write_mind
 
 from negwise.datasets import SplitSizes, inspect, prepare, read
 from negwise.errors import InputError
+from negwise.stages import signs_of_life
 from negwise.tasks import tokenize
 from negwise.words import split_words
 
@@ -117,12 +118,17 @@ def test_test_without_labels(tmp_path):
     parts = published(tmp_path / "MIND", labelled=False)
     source = read(tmp_path / "MIND", cache=tmp_path / "cache")
     with pytest.raises(InputError, match=r"30 impressions have no labels.*--split folders"):
-        prepare(source)
-    task = prepare(source, split="folders")
+        prepare(source, split="time")
+    task = prepare(source)
+    assert (task.split, task.notes[0]) == (
+        "folders",
+        "split by folders: not all impressions have labels, which a split by time needs (--split says another)",
+    )
     train = parts["train"][1]
     assert sorted(examples(source, task.test)) == clicks_of(parts["dev"][1])
     assert sorted(examples(source, task.val)) == clicks_of([row for row in train if row[2].startswith("11/14")])
-    assert task.notes == ("30 impressions without labels are in no split",)
+    assert task.notes[1:] == ("30 impressions without labels are in no split",)
+    assert prepare(source, split="folders").notes == task.notes[1:]
     report = inspect(tmp_path / "MIND", cache=tmp_path / "cache")
     assert report.counts["impressions_without_labels"] == 30
 
@@ -134,14 +140,26 @@ def test_folders_named_as_downloaded(tmp_path):
     assert read(tmp_path / "x", cache=tmp_path / "cache").parts == ("train", "dev", "test")
 
 
-def test_a_sample_without_enough_days_says_what_to_type(tmp_path):
+def test_a_sample_without_enough_days_is_split_by_users_and_says_so(tmp_path):
     path = write_mind(tmp_path / "MIND", NEWS, mind_behaviors(30, NEWS, days=range(9, 15)))
     source = read(path, cache=tmp_path / "cache")
+    said = []
+    with signs_of_life(said.append):
+        task = prepare(source)
+        prepare(source)  # said once
+    assert task.split == inspect(path, cache=tmp_path / "cache").default_split == "user"
+    why = "6 days, 2019-11-09 to 2019-11-14, are too few for a split by time, which needs 9"
+    assert task.notes == (f"split by user: {why} (--split says another)",)
+    assert said.count(f"{path}: {task.notes[0]}") == 1
+    by_user = prepare(source, split="user")
+    assert by_user.notes == () and by_user.train.positives.tolist() == task.train.positives.tolist()
     with pytest.raises(InputError, match=r"6 days, 2019-11-09 to 2019-11-14.*9 or more.*--split user"):
-        prepare(source)
+        prepare(source, split="time")
+    with pytest.raises(InputError, match=r"has no folds. Type --split user"):
+        prepare(source, shares=SplitSizes(folds=3))
     with pytest.raises(InputError, match="split='folders' needs train/ and dev/"):
         prepare(source, split="folders")
-    assert len(prepare(source, shares=SplitSizes(test_days=1)).test) > 0
+    assert prepare(source, shares=SplitSizes(test_days=1)).split == "time"
 
 
 @pytest.mark.parametrize(

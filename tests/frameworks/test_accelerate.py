@@ -109,6 +109,22 @@ def test_trackers_and_the_page(tmp_path):
     assert "ans:5" in write_report([tmp_path / "run"]).read_text()
 
 
+def test_what_attach_does_not_take():
+    accelerator, layer = Accelerator(cpu=True), torch.nn.Linear(2, 2)
+    bare = torch.optim.SGD(layer.parameters(), lr=0.1)
+    _, prepared = accelerator.prepare(layer, bare)
+    loss = KInfoNCE("online")
+    for arguments, message in (
+        ((layer, loss, prepared), "attach got a Linear, expected the Accelerator"),
+        ((accelerator, torch.nn.CrossEntropyLoss(), prepared), "got a CrossEntropyLoss, expected a KInfoNCE or"),
+        ((accelerator, loss, bare), "attach got a SGD, expected the optimizer that accelerator.prepare returns"),
+        ((accelerator, KInfoNCE(), prepared), r"KInfoNCE\(\) has no rule for K"),
+        ((accelerator, KInfoNCE("online", optimizer=bare), prepared), "follows an optimizer already"),
+    ):
+        with pytest.raises(InputError, match=message):
+            attach(*arguments)
+
+
 @pytest.mark.filterwarnings("ignore:K is .* and a row has 31 negatives")
 def test_two_ranks_are_one(tmp_path):
     one, two = summary(32), run_on_two("accelerate_world.py", tmp_path / "two.json")

@@ -256,6 +256,8 @@ def test_a_module_without_a_loss_for_k(tmp_path):
     trainer, _ = make_trainer(tmp_path, "4")
     with pytest.raises(InputError, match=r"has no loss that K is for. Type self.loss = KInfoNCE\(\)"):
         trainer.fit(make_module(loss=nn.CrossEntropyLoss()), *loaders())
+    with pytest.raises(InputError, match=r"KInfoNCE has a rule of its own, AnsK.*type KInfoNCE\(\) without a rule"):
+        trainer.fit(make_module(loss=KInfoNCE("ans:9", 20)), *loaders())
 
 
 @pytest.mark.parametrize("framework", ["lightning", "pytorch_lightning"])

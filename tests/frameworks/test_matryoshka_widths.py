@@ -9,7 +9,7 @@ from sentence_transformers.sentence_transformer.losses import (
 from sentence_world import make_trainer, steps_of
 from tiny_bert import text_pairs
 
-pytestmark = pytest.mark.filterwarnings("ignore:.*use_reentrant.*")
+pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore:.*use_reentrant.*")]
 
 
 def cached(model):

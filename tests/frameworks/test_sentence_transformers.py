@@ -19,8 +19,10 @@ from transformers import TrainerCallback
 import negwise.curves
 from negwise.draws import Key, counts
 from negwise.errors import InputError
+from negwise.integrations.host_copy import HostCopy
 from negwise.integrations.sentence_transformers import attach
 from negwise.integrations.step_control import StepControl
+from negwise.integrations.transformers import attach as attach_scores
 from negwise.schedule import AnsK
 
 pytestmark = [
@@ -332,6 +334,24 @@ def test_what_has_no_k_is_refused(tiny_bert, tmp_path):
         attach(4)
     with pytest.raises(InputError, match="cannot read K from 'onlin'"):
         make_trainer(tiny_bert, tmp_path, "onlin")
+
+
+def test_a_loss_that_would_not_be_told_k_is_refused(tiny_bert, tmp_path):
+    trainer = make_trainer(tiny_bert, tmp_path, max_steps=2)
+    attach_scores(trainer, "4")
+    with pytest.raises(InputError, match=r"did not use the one that attach .*integrations.sentence_transformers"):
+        trainer.train()
+    with pytest.raises(InputError, match="the data has one column of texts; expected two or more"):
+        make_trainer(tiny_bert, tmp_path, "4", train=text_pairs(64).select_columns("anchor"), max_steps=1).train()
+
+
+def test_what_is_found_in_texts_is_read_after_the_encoder_ran(tiny_bert, tmp_path, monkeypatch):
+    trainer, order = make_trainer(tiny_bert, tmp_path, "4", max_steps=1), []
+    own = HostCopy.values.fget
+    monkeypatch.setattr(HostCopy, "values", property(lambda copy: (order.append("read"), own(copy))[1]))
+    trainer.model.register_forward_hook(lambda *_: order.append("encoded"))
+    trainer.train()
+    assert order == ["encoded", "encoded", "read"]
 
 
 def test_a_run_folder_is_not_written_over(tiny_bert, tmp_path):

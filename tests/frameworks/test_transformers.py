@@ -6,7 +6,7 @@ import pytest
 import torch
 from boards import read_board
 from scorer_world import M, Pairs, Rows, Scorer, evals_of, make_trainer, steps_of
-from transformers import TrainerCallback
+from transformers import Trainer, TrainerCallback
 
 from negwise.draws import Key, counts
 from negwise.errors import InputError
@@ -216,6 +216,47 @@ def test_a_model_that_holds_its_own_loss(tmp_path):
     assert evals_of(inside)[-1]["eval_auc"] == evals_of(outside)[-1]["eval_auc"]
     with pytest.raises(InputError, match="the model holds a KCrossEntropy, with its own scores"):
         make_trainer(tmp_path, "4", Own, attach_options={"given": 2})
+    ruled = Own()
+    ruled.loss = KCrossEntropy("ans:9", 20)
+    with pytest.raises(InputError, match=r"has a rule of its own, AnsK.*type KCrossEntropy\(\) without a rule"):
+        make_trainer(tmp_path, "4", lambda: ruled)
+
+
+def test_a_trainer_that_does_not_ask_for_the_loss_is_refused(tmp_path):
+    class Stubborn(Trainer):
+        def compute_loss(self, model, inputs, *_, **__):
+            return model(**inputs)["loss"]
+
+    class Polite(Trainer):
+        def compute_loss(self, *inputs, **options):
+            return super().compute_loss(*inputs, **options)
+
+    trainer = make_trainer(tmp_path, evaluate=False, max_steps=2)
+    trainer.__class__ = Stubborn
+    attach(trainer, "4")
+    with pytest.raises(InputError, match="Stubborn computes its loss itself and did not use the one that attach"):
+        trainer.train()
+    trainer = make_trainer(tmp_path, evaluate=False, max_steps=2)
+    trainer.__class__ = Polite
+    attach(trainer, "4")
+    trainer.train()
+    assert [entry["k_used"] for entry in steps_of(trainer)] == [4, 4]
+
+
+def test_scores_that_are_none(tmp_path):
+    options = {"evaluate": False, "max_steps": 1}
+    for scores, message in (
+        (lambda _: None, r"scores are NoneType; expected a tensor \(rows, columns\)"),
+        (lambda out: out["logits"][:, None], r"scores are \(32, 1, 16\); expected a tensor"),
+    ):
+        with pytest.raises(InputError, match=message):
+            make_trainer(tmp_path, "4", attach_options={"scores": scores}, **options).train()
+    with pytest.raises(InputError, match=r"in_batch=True and scores have shape \(32, 16\); expected a column for each"):
+        make_trainer(tmp_path, "4", attach_options={"in_batch": True}, **options).train()
+    with pytest.raises(InputError, match="scores='logits', expected a function"):
+        make_trainer(tmp_path, "4", attach_options={"scores": "logits"}, **options)
+    with pytest.raises(InputError, match=r"label_smoothing_factor=0.1, and the loss over K columns has none"):
+        make_trainer(tmp_path, "4", label_smoothing_factor=0.1, **options)
 
 
 def test_what_is_missing_is_said(tmp_path):

@@ -79,7 +79,11 @@ def test_lines_of_a_text_file_and_an_empty_one(negwise, world, tmp_path):
     np.testing.assert_allclose(np.load(tmp_path / "a.npy"), nw.load(run).encode(["t1w1", "t2w2 c1"]), atol=1e-5)
     (tmp_path / "b.txt").write_text("")
     code, _, err = negwise("encode", run, tmp_path / "b.txt", "--out", tmp_path / "b.npy")
-    assert code == 2 and "columns none" in err
+    assert code == 2 and "b.txt: empty, expected a file with rows" in err
+    (tmp_path / "c.csv").write_text("text,n\n")  # a header, and nothing below it
+    code, said, err = negwise("encode", run, tmp_path / "c.csv", "--out", tmp_path / "c.npy")
+    assert code == 0 and "0 vectors" in said, err
+    assert np.load(tmp_path / "c.npy").shape == (0, nw.load(run).width)
 
 
 @pytest.mark.parametrize(
@@ -99,7 +103,9 @@ def test_lines_of_a_text_file_and_an_empty_one(negwise, world, tmp_path):
         (["cut.csv.gz", "--out", "v.npy"], "cut.csv.gz: reading failed"),
         (["texts.parquet.gz", "--out", "v.npy"], "ending '.parquet.gz', expected one of"),
         (["texts.csv", "--column", "a", "--out", "v.jsonl.xz"], "ending '.jsonl.xz', expected one of"),
-        (["texts.csv", "--column", "a", "--out", "v.npy.gz"], "ending '.npy.gz', expected one of"),
+        (["texts.csv", "--column", "a", "--out", "v.npy.gz"], "ending '.npy.gz', expected one of .npy, .csv"),
+        (["half.jsonl", "--out", "v.jsonl"], "row 1: text is 'a \\ud800', expected a text (half of a surrogate pair"),
+        (["twice.tsv", "--out", "v.npy"], "the first line is the header; got 'x, y, x', expected each name once"),
         (["texts.csv", "--column", "a", "--out", "texts.csv"], "texts.csv: it is read from and would be lost"),
         (["texts.csv", "--column", "a", "--out", "link.csv"], "link.csv: it is read from and would be lost"),
     ],
@@ -113,6 +119,8 @@ def test_a_wrong_file_exits_2_and_leaves_nothing(negwise, world, tmp_path, monke
     (tmp_path / "ragged.csv").write_text("text,b\n1,2\n3\n")
     (tmp_path / "broken.parquet").write_bytes(b"PAR1 not really")
     (tmp_path / "latin.csv").write_bytes("text\ncafé\n".encode("latin-1"))
+    (tmp_path / "half.jsonl").write_text('{"text": "a \\ud800"}\n')
+    (tmp_path / "twice.tsv").write_text("x\ty\tx\n1\t2\t3\n")
     (tmp_path / "cut.csv.gz").write_bytes(gzip.compress(b"text\n" + bytes(range(65, 91)) * 99)[:-20])
     (tmp_path / "link.csv").symlink_to(tmp_path / "texts.csv")
     before = sorted(tmp_path.iterdir())
@@ -148,6 +156,21 @@ def test_encode_articles(negwise, world, tmp_path, name, ending):
     assert [row["title"] for row in read_rows(tmp_path / "t.csv")] == ["t1w1", "t2w2"]
 
 
+def test_ids_of_articles_are_written_as_training_reads_them(negwise, world, tmp_path):
+    run = world / "runs" / "nrms"
+    file = write_rows(tmp_path / "n.parquet", [{"id": 3.0, "title": "t1w1"}, {"id": 4.0, "title": "t2w2"}])
+    assert negwise("encode", run, file, "--out", tmp_path / "v.jsonl")[0] == 0
+    assert [row["id"] for row in read_rows(tmp_path / "v.jsonl")] == ["3", "4"]
+    for wrong, said in (
+        (None, "row 2: no id"),
+        (1.5, "row 2: id 1.5 is a float"),
+        ("\ud800", "half of a surrogate pair"),
+    ):
+        file = write_rows(tmp_path / "w.jsonl", [{"id": "a", "title": "t1w1"}, {"id": wrong, "title": "t2w2"}])
+        code, _, err = negwise("encode", run, file, "--out", tmp_path / "w.csv")
+        assert code == 2 and said in err, err
+
+
 @pytest.mark.parametrize("ending", [".csv", ".jsonl.gz", ".parquet"])
 def test_new_articles_are_recommended(negwise, world, tmp_path, ending):
     run = world / "runs" / "naml"
@@ -157,7 +180,7 @@ def test_new_articles_are_recommended(negwise, world, tmp_path, ending):
     words = ["--items", news, "--candidates", tmp_path / "c.csv", "--n", 4, "--include-seen", "--batch-size", 2]
     words += ["--input", tmp_path / "h.csv", "--out", tmp_path / "f.csv.gz"]
     code, _, err = negwise("recommend", run, *words)
-    assert code == 2 and "histories: 2 (1 of 3) without a single item" in err and "--empty serve" in err
+    assert code == 2 and "h.csv, row 3: a history without a single item" in err and "--empty serve" in err
     code, _, err = negwise("recommend", run, *words, "--empty", "serve")
     assert code == 0, err
     articles = [{**row, "abstract": row["body"]} for row in ARTICLES]
@@ -251,6 +274,40 @@ def test_recommend_from_a_file(negwise, world, tmp_path, ending, out):
     ]
     assert [(row["user"], int(row["rank"]), row["item"]) for row in rows] == [one[:3] for one in expected]
     assert [float(row["score"]) for row in rows] == pytest.approx([one[3] for one in expected], rel=1e-5)
+
+
+def test_columns_of_users_and_items_have_the_names_that_data_has(negwise, world, tmp_path):
+    run = world / "runs" / "bert4rec"
+    users, items = nw.load(run).user_ids()[:2], nw.load(run).item_ids()[:9]
+    (tmp_path / "u.csv").write_text("age,userId\n" + "".join(f"3,{user}\n" for user in users))
+    (tmp_path / "c.csv").write_text("Movie ID\n" + "".join(f"{item}\n" for item in items))
+    words = ["--candidates", tmp_path / "c.csv", "--include-seen", "--n", 3, "--out", tmp_path / "f.csv"]
+    code, _, err = negwise("recommend", run, "--input", tmp_path / "u.csv", *words)
+    assert code == 0, err
+    found = nw.load(run).recommend(users, candidates=items, exclude_seen=False, n=3)
+    expected = [(user, item) for user, row in zip(users, found, strict=True) for item, _ in row]
+    assert [(row["user"], row["item"]) for row in read_rows(tmp_path / "f.csv")] == expected
+    (tmp_path / "u.csv").write_text("uid,visitor\n1,2\n")
+    code, _, err = negwise("recommend", run, "--input", tmp_path / "u.csv", *words)
+    assert code == 2 and "user could be any of uid, visitor. Call one of them user." in err
+    (tmp_path / "u.csv").write_text("age\n1\n")
+    code, _, err = negwise("recommend", run, "--input", tmp_path / "u.csv", *words)
+    assert code == 2 and "got the columns age, expected user, history, or both" in err
+
+
+def test_a_row_without_an_id_is_named(negwise, world, tmp_path, monkeypatch):
+    """By its number in the file, also in a later batch."""
+    monkeypatch.setattr("negwise.inference.file_jobs.read_rows", partial(table_files.read_rows, size=2))
+    run = world / "runs" / "bert4rec"
+    user, item = nw.load(run).user_ids()[0], nw.load(run).item_ids()[0]
+    for rows, said in (
+        ([{"user": user}] * 3 + [{"user": None}], "row 4: no user, expected an id"),
+        ([{"history": [item]}] * 2 + [{"history": [item, None]}], "row 3: no item, expected an id"),
+        ([{"history": [item]}] * 4 + [{"history": []}], "row 5: a history without a single item"),
+    ):
+        file = write_rows(tmp_path / "wrong.jsonl", rows)
+        code, _, err = negwise("recommend", run, "--input", file, "--out", tmp_path / "f.csv")
+        assert code == 2 and f"wrong.jsonl, {said}" in err, err
 
 
 @pytest.mark.parametrize("ending", [".csv", ".jsonl", ".parquet"])

@@ -3,6 +3,9 @@
 import json
 
 import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
 import pytest
 import torch
 
@@ -120,13 +123,23 @@ def test_what_is_unknown_is_named_or_left_out(model):
     ("call", "said"),
     [
         (lambda m: m.recommend(), "neither users nor histories"),
-        (lambda m: m.recommend("u1"), "users: got 'u1', expected several"),
+        (lambda m: m.recommend("u1"), "users: got one text, 'u1', expected several"),
         (lambda m: m.recommend(["u1"], unknown=None), "unknown: got"),
         (lambda m: m.recommend([1.5]), "users: got 1.5 of type float, expected an id"),
         (lambda m: m.recommend([True]), "users: got True of type bool"),
         (lambda m: m.recommend([None]), "users: got None"),
         (lambda m: m.recommend(["u1"], n=0), "n: got 0"),
-        (lambda m: m.recommend(histories=["i1"]), "histories: got 'i1', expected several"),
+        (lambda m: m.recommend(histories=["i1"]), "each of histories: got one text, 'i1', expected several"),
+        (
+            lambda m: m.recommend(histories=[["i1"]], exclude_seen="no"),
+            "exclude_seen: got 'no', expected True or False",
+        ),
+        (lambda m: m.recommend(pd.DataFrame({"user": ["u1"]})), r"users: got a DataFrame with user.*frame\['user'\]"),
+        (lambda m: m.similar({"item": ["i1"]}), "items: got a dictionary with item"),
+        (lambda m: m.recommend(["u1"], candidates=pl.DataFrame({"item": ["i1"]})), "candidates: got a DataFrame"),
+        (lambda m: m.recommend([1e18]), r"users: got 1e\+18 of type float.*stands for several whole numbers"),
+        (lambda m: m.recommend(np.array(["2020-01-01"], "M8[ns]")), "users: got .*of type datetime64"),
+        (lambda m: m.similar(["\ud800"]), r"items: got '\\ud800' \(1 of 1\), which training did not see"),
         (lambda m: m.recommend(["u1"], [["i1"], ["i2"]]), "histories: got 2 for 1 users"),
         (lambda m: m.recommend(["u1"], unknown="maybe"), "unknown: got 'maybe', expected one of error, skip"),
         (lambda m: m.recommend(["u1"], candidates=[]), "candidates: got none"),
@@ -139,7 +152,7 @@ def test_what_is_unknown_is_named_or_left_out(model):
         (lambda m: m.recommend(["u1"], batch_size=0), "batch_size: got 0"),
         (lambda m: m.recommend(["u1"], n=2.5), "n: got 2.5"),
         (lambda m: m.recommend(["u1"], device="tpu"), "device: got 'tpu', expected one of auto, cpu, cuda"),
-        (lambda m: m.similar("i1"), "items: got 'i1', expected several"),
+        (lambda m: m.similar("i1"), "items: got one text, 'i1', expected several"),
         (lambda _: nw.load(3), "load: got 3, expected the folder"),
     ],
 )
@@ -258,3 +271,19 @@ def test_what_a_model_does_not_have_is_said_with_what_it_has(world):
         nw.load(world / "runs" / "siamese-cnn").recommend(["a"])
     with pytest.raises(AttributeError, match=r"'search': it is a recommender, which has recommend, similar"):
         nw.load(world / "runs" / "nrms").search(["a"], ["b"])
+
+
+@pytest.mark.parametrize("form", [pd.DataFrame, pl.DataFrame, pa.table])
+def test_articles_may_be_a_frame(world, form):
+    model = nw.load(world / "runs" / "naml")
+    rows = [{"id": f"new{n}", "title": f"t{n}w1 t2w{n}", "category": "cat1"} for n in range(5)]
+    columns = {name: [row[name] for row in rows] for name in rows[0]}
+    np.testing.assert_array_equal(model.encode(form(columns)), model.encode(rows))
+    assert model.with_items(form(columns)).item_ids()[-5:] == [row["id"] for row in rows]
+    with pytest.raises(InputError, match="articles: got a dictionary with id, title, expected several"):
+        model.with_items({"id": "n", "title": "t"})
+
+
+def test_numbers_of_numpy_are_plain_in_a_result(world):
+    found = nw.load(world / "runs" / "bert4rec").recommend(np.array([7, 8]), unknown="skip")
+    assert json.loads(json.dumps(found.to_dict()))["left_out"] == [7, 8]

@@ -4,8 +4,12 @@ import itertools
 import json
 
 import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
 import pyarrow.parquet as parquet
 import pytest
+import torch
 
 import negwise as nw
 from negwise.errors import InputError
@@ -75,6 +79,16 @@ def vectors_with(model, row, value):
     ("call", "said"),
     [
         (lambda m: m.encode("a text"), "texts: got one text, 'a text', expected several"),
+        (lambda m: m.encode(None), "texts: got None, expected several"),
+        (lambda m: m.encode(5), "texts: got 5, expected several"),
+        (lambda m: m.encode({"text": ["a"]}), r"texts: got a dictionary with text, expected several"),
+        (lambda m: m.encode(pd.DataFrame({"body": ["a"]})), r"texts: got a DataFrame with body.*as frame\['body'\]"),
+        (lambda m: m.encode(pl.DataFrame({"body": ["a"]})), r"texts: got a DataFrame with body.*as frame\['body'\]"),
+        (lambda m: m.encode(pa.table({"body": ["a"]})), r"texts: got a Table with body"),
+        (lambda m: m.search(pd.DataFrame({"q": ["a"]}), ["a"]), "queries: got a DataFrame with q"),
+        (lambda m: m.search(["a"], pd.DataFrame({"b": ["a"]})), "texts: got a DataFrame with b"),
+        (lambda m: m.search("a", ["a"]), "queries: got one text, 'a'"),
+        (lambda m: m.export(None), "export: got None, expected the path of a new folder"),
         (lambda m: m.encode(["a", None]), "texts: number 1 is None, expected a text"),
         (lambda m: m.encode(["a"] * 8 + [3], batch_size=4), "texts: number 8 is 3"),
         (lambda m: m.encode(["a"], side="middle"), "side: got 'middle', expected one of left, right"),
@@ -88,6 +102,8 @@ def vectors_with(model, row, value):
         (lambda m: m.mine([("a", "b")], margin=-1), "margin: got -1"),
         (lambda m: m.mine([("a",)]), "pairs: number 0 is"),
         (lambda m: m.mine([]), "pairs: got none"),
+        (lambda m: m.mine(None), "pairs: got None, expected several"),
+        (lambda m: m.mine([{"user": 1, "item": 2}]), "interactions data, expected text pairs"),
     ],
 )
 def test_what_is_wrong_is_said(cnn, call, said):
@@ -108,6 +124,8 @@ def test_search_is_exact_whatever_the_corpus_comes_as(cnn):
     assert found.queries == queries
     vectors = cnn.search(cnn.encode(queries, side="left"), corpus, n=5)
     np.testing.assert_array_equal(vectors.ids, cnn.search(queries, corpus, n=5).ids)
+    of_torch = cnn.search(torch.from_numpy(cnn.encode(queries, side="left")), torch.from_numpy(cnn.encode(corpus)), n=5)
+    np.testing.assert_array_equal(of_torch.ids, cnn.search(queries, cnn.encode(corpus), n=5).ids)
     few = cnn.search(queries, corpus[:2], n=5)
     assert [len(row) for row in few] == [2] * 6
 
@@ -141,6 +159,17 @@ def test_mined_negatives_are_hard_and_not_likely_to_be_right(cnn, tmp_path, monk
         cnn.mine(tmp_path / "mined.jsonl", n=1, out=tmp_path / f"again.{ending}")
     assert parquet.read_table(tmp_path / "again.parquet")["query"].to_pylist() == [left for left, _ in pairs]
     assert nw.data(tmp_path / "again.csv").counts["pairs"] == len(pairs)
+
+
+@pytest.mark.parametrize("form", [pd.DataFrame, pl.DataFrame, pa.table, lambda columns: columns])
+def test_pairs_to_mine_come_as_training_takes_them(cnn, tmp_path, monkeypatch, form):
+    monkeypatch.setenv("NEGWISE_CACHE", str(tmp_path / "cache"))
+    pairs = [(f"t{i % 8}w{i % 30} c{i % 40}", right) for i, right in enumerate(some_texts(30, 9))]
+    columns = {"said": [left for left, _ in pairs], "replied": [right for _, right in pairs]}
+    found = cnn.mine(form(columns), n=2, columns={"left": "said", "right": "replied"})
+    assert found.equals(cnn.mine(pairs, n=2))
+    rows = [{"query": left, "positive": right} for left, right in pairs]
+    assert cnn.mine(rows, n=2).equals(found)
 
 
 def test_texts_of_the_same_words_are_the_same_answer():

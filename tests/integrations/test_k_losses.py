@@ -234,12 +234,45 @@ def test_what_helps_where_columns_of_scores_are_too_few():
         loss(torch.randn(4, 8), torch.zeros(4, dtype=torch.long))
 
 
+def test_what_comes_beside_the_vectors_has_its_shape():
+    loss, query = begun(KInfoNCE("1", 5)), torch.zeros(3, 2)
+    given, there, ids = torch.zeros(3, 1, 2), torch.ones(3, 1, dtype=torch.bool), torch.arange(3)
+    for arguments, message in (
+        ((query,), r"given has shape \(3, 2\); expected \(rows, negatives, width\): 3 rows"),
+        ((given, there[:, 0]), r"present has shape \(3,\); expected \(3, 1\)"),
+        ((given, there.float()), r"present has dtype torch.float32; .*present.bool\(\)"),
+        ((None, there), "present came without given"),
+        ((None, None, torch.arange(4)), r"positive_ids has shape \(4,\); expected \(3,\)"),
+        ((None, None, [1, 2, 3]), "positive_ids is a list; expected a torch tensor"),
+        ((given, there, ids), "of positive_ids and given_ids one came without the other"),
+        ((given, there, ids, ids), r"given_ids has shape \(3,\); expected \(3, 1\)"),
+    ):
+        with pytest.raises(InputError, match=message):
+            loss(query, query, *arguments)
+
+
+def test_a_folder_needs_a_rule_and_is_none_yet(tmp_path):
+    with pytest.raises(InputError, match=r"run= came without a rule: pass both"):
+        KInfoNCE(run=tmp_path)
+    (tmp_path / "file").write_text("")
+    for run in (True, tmp_path / "file"):
+        with pytest.raises(InputError, match=r"run=.*expected a folder that is to be made"):
+            KInfoNCE("4", 5, run=run)
+
+
 def test_bad_scores():
     loss = begun(KCrossEntropy("2", total_steps=5))
     with pytest.raises(InputError, match=r"scores have shape \(4,\).*expected \(rows, columns\)"):
         loss(torch.zeros(4), torch.zeros(4, dtype=torch.long))
     with pytest.raises(InputError, match=r"target has dtype torch.float32"):
         loss(torch.zeros(4, 3), torch.zeros(4))
+    with pytest.raises(InputError, match=r"target has dtype torch.bool"):
+        loss(torch.zeros(4, 3), torch.zeros(4, dtype=torch.bool))
+    for wrong in (3, -1):
+        with pytest.raises(InputError, match=f"target of row 1 is {wrong}; expected 0 to 2, .*ignore_index=-100"):
+            loss(torch.zeros(3, 3), torch.tensor([-100, wrong, 0]))
+    with pytest.raises(InputError, match="scores is a list; expected a torch tensor"):
+        loss([[0.0, 1.0]], torch.zeros(1, dtype=torch.long))
     with pytest.raises(InputError, match="given=7; expected 0 to 2"):
         begun(KCrossEntropy("2", 5, given=7))(torch.zeros(4, 3), torch.zeros(4, dtype=torch.long))
     with pytest.raises(InputError, match=r"shapes \[\(2, 3\), \(3, 3\)\]"):

@@ -241,10 +241,33 @@ def test_bad_rules():
         StepControl("onlin")
     with pytest.raises(InputError, match="got 4 for a rule, expected its text"):
         StepControl(4)
+    with pytest.raises(InputError, match="OnlineK'> for a rule, expected its text, as 'online', 'ans:20' or '8'"):
+        StepControl(OnlineK)
+    for steps in (0, "100", 2.5, True):
+        with pytest.raises(InputError, match=r"total_steps=.*expected the number of optimizer steps"):
+            StepControl("ans:20", steps)
+    for seed in (-1, 1.5, "a"):
+        with pytest.raises(InputError, match=r"seed=.*expected an integer from 0 to"):
+            StepControl("ans:20", 5, seed)
+    for state in ({}, None, {"step": 3}):
+        with pytest.raises(InputError, match=r"got .* for a state, expected what state_dict\(\) gave"):
+            StepControl("ans:20", 5).load_state_dict(state)
     with pytest.raises(InputError, match="called before its first step began"):
         KInfoNCE("online")(torch.eye(2), torch.eye(2))
     with pytest.raises(InputError, match=r"KInfoNCE\(\) has no rule for K"):
         KInfoNCE()(torch.eye(2), torch.eye(2))
+
+
+def test_steps_whose_k_nobody_used_are_told_once():
+    control = StepControl("4", total_steps=9)
+    for step in range(3):
+        control.begin(step)
+    control.end()
+    with pytest.warns(UserWarning, match="no loss used K in 3 steps up to step 2: what trains the model is another"):
+        assert control.logs() == {"k": 4.0}
+    control.begin(3)
+    control.end()
+    assert control.logs() == {"k": 4.0}
 
 
 def test_counts_have_names():
@@ -262,5 +285,7 @@ def test_a_loop_that_says_when_it_updated_weights():
     assert ks == [1.0, 10.5, 20.0]
     with pytest.warns(UserWarning, match="step 4 is past total_steps=3: K holds"):
         optimizer.step()
+    with pytest.raises(InputError, match="follows an optimizer already, and would count each step twice"):
+        loss.follow_optimizer(optimizer)
     with pytest.raises(InputError, match="got int for optimizer"):
         KInfoNCE("4", total_steps=3, optimizer=4)

@@ -4,9 +4,13 @@ from dataclasses import replace
 
 import pytest
 
+from negwise.datasets import inspect
 from negwise.errors import InputError
 from negwise.jobs.arms import arms_of, check_ceiling, explain_schedule, parse_arm
+from negwise.jobs.preparation import ceiling_of
+from negwise.requests import RunRequest
 from negwise.theory.optimal_k import optimal_k
+from tests.datasets.data_files import mind_behaviors, mind_news, write_mind
 
 OK = optimal_k(train_auc=0.9552)
 
@@ -125,3 +129,13 @@ def test_what_is_no_rule_is_refused():
 def test_a_large_k_keeps_its_digits():
     found, _ = arms_of(replace(OK, k=5e6, k_int=5_000_000), "fixed", 1_234_567)
     assert rules(found) == ["1234567", "1"] and found[0].k == 1_234_567
+
+
+@pytest.mark.parametrize(("negatives", "most"), [(None, 5), ("impression", 5), ("uniform", 39)])
+def test_the_ceiling_is_that_of_the_negatives_that_were_asked_for(negatives, most, tmp_path):
+    """Of impressions that show six of forty news, of which one is clicked."""
+    news = mind_news(40)
+    shown = [(f"N{number}", int(number == 0)) for number in range(6)]
+    rows = [(*row[:-1], shown) for row in mind_behaviors(30, news, days=range(9, 20))]
+    report = inspect(write_mind(tmp_path / "MIND", news, rows), cache=tmp_path / "cache")
+    assert ceiling_of(RunRequest(data="MIND", negatives=negatives), report) == most

@@ -38,6 +38,17 @@ def test_shares_are_those_of_the_forecast():
     assert [row.k for row in found if row.interpolated] == [4, 20, 100, 300]  # timed: 1, 301; neither: 1000, 3415
 
 
+def test_the_k_of_the_model_has_a_row_of_its_own():
+    found = shares_of("hit@5", 200, COSTS, most=199, own=64.0)
+    assert [(row.k, row.own) for row in found] == [(1, 0), (4, 0), (20, 0), (64, 1), (100, 0), (199, 0)]
+    theirs = nw.share_of_gain(64, metric="hit@5", candidates=200)
+    assert (found[3].share, found[3].seconds) == (theirs.share, pytest.approx(0.163))
+    assert [(row.k, row.own, row.all) for row in shares_of("hit@5", 48, (), most=47, own=47.0)][-1] == (47, True, True)
+    near = shares_of("ndcg@10", 455, (StepCost(1, 0.1), StepCost(100.2, 0.2)), most=454, own=100.2)
+    assert [row.k for row in near] == [1, 4, 20, 100.2, 300, 454]  # not 100 as well
+    assert [(row.seconds, row.interpolated) for row in near if row.own] == [(0.2, False)]
+
+
 @pytest.mark.parametrize(("metric", "candidates"), [("ndcg@10", 37), ("ndcg@10", None), ("auc", 3416), ("hit@50", 99)])
 def test_a_share_that_was_never_measured_is_not_known(metric, candidates):
     found = shares_of(metric, candidates, COSTS, most=36)
@@ -100,7 +111,7 @@ def test_the_parts_of_the_cost_are_named_and_add_up(tmp_path):
     found = seconds_by_use(170.0, record, tmp_path, plan)
     assert found == {
         "in earlier rounds": 60.0,
-        "reading and timing": 12.0,
+        "loading, reading and timing": 12.0,
         "training the model": 50.0,
         "training the race's other candidates": 8.0,
         "training other K to compare": 25.0,

@@ -103,7 +103,7 @@ def twice(negwise, words, struck, second):
 def test_a_job_on_texts_that_is_killed_twice_comes_to_the_same(cache, negwise):
     data = write_pairs(cache / "pairs.jsonl")
     whole, struck = cache / "whole", cache / "struck"
-    beside = ("--jobs", 2, "--pool", 32, "--method", "paper", "--schedule", "warm")
+    beside = ("--jobs", 2, "--pool", 32, "--method", "paper", "--schedule", "fixed")
     code, text, err = negwise(*command(data, whole, *beside))
     assert code == 0, err
     assert twice(negwise, command(data, struck, *beside), struck, signal.SIGKILL)[0] == -signal.SIGKILL

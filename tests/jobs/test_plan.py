@@ -254,9 +254,16 @@ def test_slow_steps_are_timed_once(monkeypatch, seconds, steps):
     assert timed(monkeypatch, lambda _: seconds, (1.0, 4.0), (), 9.0)[1] == pytest.approx(seconds * (1 + 2 * steps))
 
 
-def test_a_budget_that_one_run_does_not_fit_into_says_how_much_more():
-    with pytest.raises(InputError, match=r"Type a --budget that is 9 s larger") as caught:
-        plan_one_run(TIMES, runs=1, jobs=1, steps=None, budget=-5.0, most=1000)
+def test_a_step_with_fewer_negatives_takes_no_longer():
+    """The running minimum from the largest K, written out: at K = 1 and at K = 20 the machine was disturbed."""
+    timed = [StepCost(1, 0.43), StepCost(4, 0.2), StepCost(20, 0.5), StepCost(47, 0.24), StepCost(100, 0.3)]
+    assert [cost.seconds for cost in planning.undisturbed(timed)] == [0.2, 0.2, 0.24, 0.24, 0.3]
+    assert [cost.k for cost in planning.undisturbed(timed)] == [1, 4, 20, 47, 100]
+
+
+def test_a_budget_that_one_run_does_not_fit_into_says_which_would_do():
+    with pytest.raises(InputError, match=r"leave 0 s for training, and 24 steps .*Type --budget 30s or more") as caught:
+        plan_one_run(TIMES, runs=1, jobs=1, steps=None, budget=-5.0, most=1000, whole=20.0)
     assert "--queries" not in str(caught.value)
     need = ALONE * (FEWEST * 1.1 * TIMES.step + 2 * TIMES.evaluation)
     assert f"need about {need:.0f} s" in str(caught.value)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from negwise.jobs.results import _difference, caveats_of, mean_over_seeds, score_of
+from negwise.jobs.results import _difference, _learnt_less, caveats_of, mean_over_seeds, score_of
 from negwise.records import ArmResult, PilotResult, Results, Scores, SeedResult, TunedRate
 from negwise.theory.optimal_k import optimal_k
 
@@ -56,6 +56,15 @@ def test_caveats_that_apply():
     assert "Failed: 1 seed 1" in said
     assert "2 seeds" in said
     assert not any("0 seeds" in caveat for caveat in caveats_of(results(arm_of("1", [None])), None))
+
+
+@pytest.mark.parametrize(("reached", "pilot", "told"), [(1.0, 1.0, 0), (0.8, 1.0, 0), (1.0, 0.8, 1), (0.9, 0.8, 1)])
+def test_a_perfect_auc_is_compared_with_the_pilots_too(reached, pilot, told):
+    """Their separations are 1.19 and 1.81; 1 has none that is finite."""
+    arm = arm_of("1", [0.8])
+    arm = replace(arm, seeds=(replace(arm.seeds[0], val=Scores(reached)),))
+    found = _learnt_less(results(arm, pilot=PilotResult("pilot", val_auc=pilot)))
+    assert sum("had learnt less" in caveat for caveat in found) == told
 
 
 @pytest.mark.parametrize(

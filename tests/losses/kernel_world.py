@@ -28,6 +28,8 @@ quiet = pytest.mark.filterwarnings("ignore::RuntimeWarning")  # NumPy's, in the 
 DEVICE = torch.device("cuda" if GPU and not INTERPRETED else "cpu")
 SLACK = 0.5 if DEVICE.type == "cuda" else 1.0
 """Units in the last place: the interpreter adds up in NumPy's order, which is nobody's."""
+DRAWS = range(6 if DEVICE.type == "cuda" else 2)
+"""Seeds of the cases that an error is averaged over; the interpreter takes half a second for one."""
 
 
 @contextmanager

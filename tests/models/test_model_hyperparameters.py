@@ -10,6 +10,7 @@ from model_world import content
 
 from negwise.errors import InputError
 from negwise.models import CHOICES, MODELS, PAPER, PaperSettings, build
+from negwise.models.layers import Dropout
 from negwise.tasks.recipes import paper_recipe
 
 TEX = Path(__file__).parents[2].parent / "shared" / "paper" / "rethinking-infonce.tex"
@@ -74,7 +75,7 @@ def test_models_have_the_size_of_the_paper(name):
     model = build(name, content())
     width = model.encode_candidates(torch.tensor([0, 1])).shape[1]
     assert width == PAPER[name].hidden + (200 if name == "lstur" else 0)
-    rates = {module.p for module in model.modules() if isinstance(module, torch.nn.Dropout)}
+    rates = {module.p for module in model.modules() if isinstance(module, Dropout)}
     assert rates == {0.2}
 
 

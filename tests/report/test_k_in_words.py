@@ -27,7 +27,7 @@ HEALTHY = tuple(1 / (1 + k / 50) for k in VALIDATION_KS)
         (reason_of(OnlineK(0.3, max_k=3), **GOOD), "the largest K allowed"),
         (
             reason_of(OnlineK(0.3, metric="hit@5", candidates=3), **GOOD),
-            "2 negatives are enough for HR@5 among these candidates.",
+            "HR@5 asks for 2, so K grew no further.",
         ),
         (reason_of(OnlineK(0.3, min_k=50), wins=1, pairs=900, hits=1, rows=100), "at its floor, 50"),
         (reason_of(OnlineK(0.3), val_reliability=MEMORISED, **GOOD), "held K back: the model ranked its training data"),
@@ -49,11 +49,13 @@ def test_a_rule_that_gives_no_reason():
 
 
 def test_why_k_for_the_metric_was_so_large():
-    assert metric_reason(752, "ndcg@10", 3416.0) == "752 negatives are enough for nDCG@10 among these candidates."
-    assert metric_reason(64, "auc", 3416.0) == "64 negatives are enough for AUC among these candidates."
-    assert metric_reason(100, "ndcg@10", 3416.0, 3415.0).startswith("nDCG@10 asks for 752. K is what the time allows")
+    assert metric_reason(752, "ndcg@10", 3416.0) == "nDCG@10 among 3,416 candidates asks for 752."
+    assert metric_reason(64, "auc", 3416.0) == "AUC among 3,416 candidates asks for 64."
+    assert metric_reason(100, "ndcg@10", 3416.0, 3415.0).endswith(
+        "asks for 752. K is what the time allows, or what fits into memory."
+    )
     assert metric_reason(20, "ndcg@10", 21.0, 20.0) == "These are all the negatives that a row has."  # of 64
-    assert "are enough" in metric_reason(100, "ndcg@10", None)
+    assert metric_reason(100, "ndcg@10", None) == "nDCG@10 asks for 100."
 
 
 def test_k_from_the_first_step_to_the_last():

@@ -64,9 +64,9 @@ def test_a_good_model(job):
     assert score.note == "500 test queries, each among 2,283 candidates; 0.3000 among all 22,839 texts"
     assert (ahead.value, ahead.tone) == ("+0.2000", "up") and "+0.1800 to +0.2200" in ahead.note
     assert cost.value == "1 min 30 s"
-    parts = "2.5 s reading and timing, 1 min 22 s training the model, 5.5 s loading and this page"
-    assert cost.note == f"{parts}; without starting and ending Python"
-    assert answer.advice.endswith("of the gain of K = 1,000, and a step takes 99% of the time. Take K = 1,000.")
+    assert cost.note == "2.5 s reading and timing, 1 min 22 s training the model, 5.5 s loading and this page"
+    assert answer.lead == "siamese-cnn on docs: 600 steps (6.0 epochs) at learning rate 0.001."
+    assert "of the gain of K = 1,000, and a step takes 99% of the time. Take K = 1,000: type --k" in answer.advice
     assert answer.load == f'import negwise as nw\nmodel = nw.load("{job}")'
     assert "No other K was trained on this data." in answer.forecast
 
@@ -101,8 +101,8 @@ def test_the_answer_stands_above_everything_else(job):
 @pytest.mark.parametrize(
     ("mean", "reach", "headline", "words"),
     [
-        (-0.1, 0.02, "The model does not beat BM25.", "is worse than BM25, which needs no training. HR@5 is 0."),
-        (0.01, 0.02, "The model is level with BM25.", "is level with BM25, which needs no training."),
+        (-0.1, 0.02, "The model does not beat BM25.", "HR@5 is 0."),
+        (0.01, 0.02, "The model is level with BM25.", "HR@5 is 0."),
         (0.01, 0.0, "HR@5", None),
     ],
 )
@@ -116,8 +116,9 @@ def test_a_model_that_beats_no_baseline_says_so_first(tmp_path, mean, reach, hea
     if words is None:
         assert answer.notices == ()
     else:
-        assert words in answer.notices[0] and "500 queries" in answer.notices[0]
-        assert lines[1].startswith("! The model")
+        assert answer.notices[0].startswith(words)  # the headline is not said again
+        assert "500 queries). BM25 needs no training." in answer.notices[0]
+        assert lines[1].startswith(f"! {words}")
         text = shown(tmp_path / "job").text
         assert text.index(answer.notices[0]) < text.index("negatives per positive")
 
@@ -148,7 +149,7 @@ def test_a_model_that_saw_less_than_an_epoch(tmp_path):
     # 600 steps of some 33 s: three times as many more, on top of the 90 s of the job
     seconds = json.loads((tmp_path / "job/results.json").read_text())["arms"][0]["seeds"][0]["seconds"]
     minutes = -(-(90 + 3 * seconds) // 60)
-    assert answer.notices[0].startswith("The model is hardly trained: 600 steps are 0.25 of an epoch (2,400 steps).")
+    assert answer.notices[0].startswith("600 steps are 0.25 of an epoch (2,400 steps).")
     assert f"--budget {minutes:.0f}m here" in answer.notices[0]
     assert ("code", {}) in shown(tmp_path / "job").tags
 
@@ -164,6 +165,51 @@ def test_training_that_changed_nothing_and_few_queries(tmp_path):
     assert first.startswith("Training did not improve the validation score.") and second.startswith(
         "There are only 6 test queries"
     )
+
+
+@pytest.mark.parametrize(
+    ("metric", "value", "error", "told"),
+    [
+        ("hit@5", 0.05, 0.01, "HR@5 is 0.0500 ± 0.0100, and a random order of 100 candidates has 0.0500."),  # 5 of 100
+        ("hit@5", 0.069, 0.01, "has 0.0500."),
+        ("hit@5", 0.071, 0.01, None),
+        ("ndcg@10", 0.04, 0.001, "nDCG@10 is 0.0400 ± 0.0010, and a random order of 100 candidates has 0.0454."),
+        ("hit@5", 0.05, None, None),
+    ],
+)
+def test_a_model_that_knows_nothing_says_so_first(tmp_path, metric, value, error, told):
+    """By hand: the first five of 100 places, and the sum of 1 / log2(rank + 1) over the first ten, 4.54."""
+    folder = write_model_job(tmp_path / "job", candidates=100.0, baselines=[baseline_record("BM25", -0.1, 0.02)])
+
+    def change(record):
+        record["metrics"] = [metric]
+        test = scores(0.5, value)
+        test["metrics"] = {metric: value} | ({} if error is None else {f"{metric}_se": error})
+        record["arms"][0]["seeds"][0]["test"] = test
+
+    edit(folder / "results.json", change)
+    answer = make_answer(job_report_data(folder))
+    if told is None:
+        assert "random" not in " ".join((answer.headline, *answer.notices))
+    else:
+        assert answer.headline == "The model is no better than a random order."
+        assert answer.notices[0].endswith(told)
+        if metric == "hit@5":
+            assert answer.notices[1].startswith("The model does not beat BM25: ")
+
+
+def test_several_seeds_have_a_mean_and_its_error(tmp_path):
+    folder = write_model_job(tmp_path / "job")
+
+    def change(record):
+        seeds = record["arms"][0]["seeds"]
+        seeds[0]["test"] = scores(0.9, 0.6)
+        seeds.append(seeds[0] | {"seed": 1, "test": scores(0.9, 0.7)})
+
+    edit(folder / "results.json", change)
+    stat = make_answer(job_report_data(folder)).stats[2]
+    assert (stat.label, stat.value, stat.error) == ("mean of 2 seeds", "0.6500", "± 0.0500")  # .1 / sqrt 2 / sqrt 2
+    assert stat.note == "± is over seeds. The model is seed 0."
 
 
 @pytest.mark.parametrize(("candidates", "chance"), [(6.0, "0.83"), (4.0, "1.00"), (11.0, None), (None, None)])
@@ -195,8 +241,8 @@ def test_another_k_that_is_better_is_what_notice_advice_and_forecast_say(tmp_pat
 @pytest.mark.parametrize(
     ("k", "mean", "advice", "forecast"),
     [
-        (1, 0.2, "Take K = 1,000.", "agree with them."),
-        (1, 0.001, "Take K = 1,000.", "so they test no forecast."),
+        (1, 0.2, "Take K = 1,000: type --k 1000 and another --out.", "agree with them."),
+        (1, 0.001, "Take K = 1,000: type --k 1000 and another --out.", "so they test no forecast."),
         (1000, 0.2, "is worse than the model's K = 20. Keep K = 20.", "The measurement counts."),
         (1000, 0.001, "is level with the model's K = 20. Keep K = 20.", "so they test no forecast."),
     ],
@@ -243,7 +289,7 @@ def test_no_share_is_known_for_impressions(tmp_path):
     answer = make_answer(job_report_data(tmp_path / "job"))
     assert answer.advice.startswith("How much of the gain each K brings is not known for HR@5 here.")
     assert answer.shares.columns == ("K", "time of a step") and answer.shares.rows[1] == ("36", "200 ms")
-    assert answer.shares.note == "The share of the gain in HR@5 is not known here."
+    assert answer.shares.note == ""  # the advice has said it
     assert answer.forecast == "The times were measured on this machine."
 
 

@@ -1,6 +1,7 @@
 """Whether a model was hardly trained, on curves whose time constant is known."""
 
 import math
+from dataclasses import replace
 
 import pytest
 
@@ -48,6 +49,20 @@ def test_what_is_not_hardly_trained():
     assert find_undertrained(STEPS, 100, STEPS, log_of(STEPS, se=0.2), "hit@5") is None  # a rise within error
     assert find_undertrained(STEPS, 100, STEPS, None, "hit@5") is None
     assert find_undertrained(STEPS, 0, STEPS, log_of(100), "hit@5") is None  # no epoch is known
+
+
+def test_auc_tells_where_the_metric_is_too_noisy():
+    """A real run of 113 steps; with ten times the time its ndcg@10 went from .02 to .11."""
+    at = [0, 19, 38, 57, 76, 95, 113]
+    ndcg = [0.0037, 0.0108, 0.0118, 0.0148, 0.0153, 0.0148, 0.0194]
+    auc = [0.4829, 0.5091, 0.4944, 0.4936, 0.5035, 0.5617, 0.6132]
+    evals = tuple(
+        EvalRecord(step=step, split="val", auc=area, auc_se=0.0115, metrics={"ndcg@10": value, "ndcg@10_se": 0.0037})
+        for step, value, area in zip(at, ndcg, auc, strict=True)
+    )
+    assert "validation AUC was still rising" in find_undertrained(113, 5, 113, RunLog(evals=evals), "ndcg@10").why
+    level = tuple(replace(record, auc=0.6) for record in evals)
+    assert find_undertrained(113, 5, 113, RunLog(evals=level), "ndcg@10") is None
 
 
 def test_less_than_an_epoch():

@@ -253,6 +253,7 @@ def test_what_cannot_be_read_is_told_with_what_was_expected(parse, text, said):
         (lambda: RunRequest(budget="0"), "budget: got '0', expected more than 0 seconds."),
         (lambda: RunRequest(loss="hinge"), "loss: got 'hinge'"),
         (lambda: RunRequest(negatives="hard"), "negatives: got 'hard'"),
+        (lambda: RunRequest(out=""), "out: got an empty name, expected a folder, as runs/a."),
         (lambda: RunRequest(queries=1), "queries: got 1, expected a whole number, 2 or more."),
         (lambda: SweepRequest(out="x", k=()), "k: got nothing, expected one or more rules, as 1,4,20."),
         (lambda: SweepRequest(out="x", learning_rate=(1e-3, 0.001)), "learning_rate: got 0.001, 0.001, expected each"),

@@ -66,7 +66,7 @@ def test_given_negatives_alone_do_not_tell_k(tmp_path, monkeypatch):
 
 @pytest.mark.slow
 def test_a_sweep_takes_rules_that_set_k_while_they_train(pairs, tmp_path):
-    result = nw.sweep(pairs, k=["online", "all", "4"], out=tmp_path / "sweep", seeds=1, steps=4, batch_size=16)
+    result = nw.sweep(pairs, k=["online", "all", "4"], out=tmp_path / "sweep", seeds=1, steps=4, batch_size=16, jobs=1)
     by_name = {arm.name: arm for arm in result.record.arms}
     assert all(arm.done for arm in by_name.values())
     assert by_name["online"].k == pytest.approx(1 / 0.2 - 1)  # nothing is seen before the lag is over

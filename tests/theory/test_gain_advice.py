@@ -34,7 +34,8 @@ def rows(seconds=None, shares=SHARES, metric="ndcg@10"):
             "costs time, and the gain grows up to the largest K. Take K = 1,000.",
         ),
         (rows(), "time of a step at each K was not measured. Take the largest K that does not slow your steps down."),
-        (rows(lambda _: 1.0, [None] * 6), "not known for ndcg@10 here. A step with K = 1,000 takes 1.00 times"),
+        (rows(lambda _: 1.0, [None] * 6), "not known for ndcg@10 here. A step with K = 1,000 takes no longer than one"),
+        (rows(lambda k: 1 + 5e-5 * k, [None] * 6), "A step with K = 1,000 takes 1.05 times as long as one with K = 1,"),
         (rows(lambda _: 1.0, [None] * 6), "so negatives are nearly free. Leave K to the metric, the default."),
         (rows(lambda k: k, [None] * 6), "run the job again with --compare 1,4,20,100 and another --out."),
         (rows(None, [None] * 6), "not measured either"),
@@ -55,7 +56,7 @@ def test_a_k_whose_time_is_not_known_is_not_recommended():
 def test_free_negatives_that_were_not_timed_to_the_end():
     found = advice(rows(lambda k: 1.0 if k <= 20 else None))
     assert "nearly free up to K = 20, the largest K whose step was timed here." in found
-    assert found.endswith("Take K = 100 if a step with it is about as fast.")
+    assert found.endswith("If a step with it is about as fast, take K = 100.")
 
 
 def test_free_negatives_up_to_a_k_that_is_enough():
@@ -77,6 +78,27 @@ def test_a_time_that_was_not_measured_is_an_about():
 def test_a_gain_that_grows_beyond_what_was_timed():
     known = rows(lambda k: 1 + k if k <= 20 else None, (0.0, 0.1, 0.5, 0.7, 0.9, 1.0))
     assert advice(known).endswith("the gain grows up to the largest K whose step was timed. Take K = 20.")
+
+
+@pytest.mark.parametrize(
+    ("seconds", "k", "says"),
+    [
+        # what the forecast says to take is what the model has
+        (lambda k: 1 + 0.002 * k, 100, "K = 100 has about nine tenths of the gain of K = 1,000, and a step takes 40%"),
+        (lambda k: 1 + 0.002 * k, 100, "of the time. Keep K = 100."),
+        # a little more for free is no reason to train again; a clear gain is
+        (lambda k: 1 + 1e-5 * k, 300, "K = 300 has nearly all of the gain of K = 1,000, and a step takes 99% of the"),
+        (lambda k: 1 + 1e-5 * k, 300, "Keep K = 300."),
+        (lambda k: 1 + 1e-5 * k, 20, "Take K = 1,000: type --k 1000 and another --out."),
+        # as good, but dear
+        (lambda k: 1 + 0.02 * k, 300, "Take K = 100: type --k 100 and another --out."),
+        # the steps of the larger ones were not timed
+        (lambda k: 1.0 if k <= 20 else None, 300, "K = 300 has nearly all of the gain of K = 1,000. Keep K = 300."),
+        (lambda k: 1.0 if k <= 20 else None, 4, "fast, take K = 100: type --k 100 and another --out."),
+    ],
+)
+def test_the_models_own_k_is_kept_where_nothing_is_clearly_better(seconds, k, says):
+    assert says in advice(rows(seconds), k=float(k))
 
 
 def test_the_models_own_k_need_not_be_compared():

@@ -33,7 +33,7 @@ def test_reference_values(mu, k, expected):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("mu", [-2.0, -0.7, 0.0, 1.0, 3.3, 5.5, 8.0])
-@pytest.mark.parametrize("k", [0.0, 0.37, 1.0, 2.5, 19.0, 1234.5, 1e5, 1e6])
+@pytest.mark.parametrize("k", [0.37, 2.5, 19.0, 1234.5, 1e5, 1e6])  # 0 and 1 are exact cases, below
 def test_against_30_digit_quadrature(mu, k):
     truth = reliability_30_digits(mu, k)
     assert abs(float((reliability(mu, k) - truth) / truth)) < 1e-13

@@ -1,9 +1,9 @@
 """Checkpoints: whole or not there, bit for bit, the last two and the best, and clear words about what is broken."""
 
 import json
+import resource
 import shutil
-import subprocess
-import sys
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 
@@ -185,33 +185,29 @@ def test_loading_weights(tmp_path):
         checkpoint.restore(checkpoint.latest(tmp_path), "xyz", last, torch.optim.SGD(last.parameters()))
 
 
-FULL = """
-import resource, sys
-sys.path.insert(0, sys.argv[2])
-import torch
-from pathlib import Path
-from train_world import Dot
-from negwise.training import checkpoint
-model, out = Dot(), Path(sys.argv[1])
-optimizer = torch.optim.Adam(model.parameters())
-model.items(torch.arange(3)).sum().backward(); optimizer.step()
-checkpoint.write(out, 1, model, optimizer, {"best": None})
-resource.setrlimit(resource.RLIMIT_FSIZE, (int(sys.argv[3]),) * 2)
-try:
-    checkpoint.write(out, 2, model, optimizer, {"best": None})
-except checkpoint.CheckpointError as error:
-    print(error)
-"""
+@contextmanager
+def no_file_beyond(size):
+    """The disk is full, as the system says itself."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
 
 
 @pytest.mark.parametrize("room", [100, 2500, 3000])
 def test_a_full_disk_loses_nothing(room, tmp_path):
-    """The system itself refuses: in the weights, in the optimizer's state."""
-    here = str(Path(__file__).parent)
-    command = [sys.executable, "-c", FULL, str(tmp_path), here, str(room)]
-    out = subprocess.run(command, capture_output=True, text=True, check=True)
-    assert "could not write the checkpoint of step 2" in out.stdout and "step 1 is safe" in out.stdout
-    assert "type the same command again" in out.stdout
+    """In the weights, and in the optimizer's state."""
+    model = Dot()
+    optimizer = torch.optim.Adam(model.parameters())
+    model.items(torch.arange(3)).sum().backward()
+    optimizer.step()
+    checkpoint.write(tmp_path, 1, model, optimizer, {"best": None})
+    with no_file_beyond(room), pytest.raises(CheckpointError) as told:
+        checkpoint.write(tmp_path, 2, model, optimizer, {"best": None})
+    assert "could not write the checkpoint of step 2" in str(told.value) and "step 1 is safe" in str(told.value)
+    assert "type the same command again" in str(told.value)
     assert [entry.name for entry in (tmp_path / "checkpoints").iterdir()] == ["1"]
     assert checkpoint.latest(tmp_path).step == 1
 

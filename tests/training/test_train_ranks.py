@@ -1,5 +1,6 @@
-"""Two processes (gloo, started by torchrun) are one process on the same global batch."""
+"""Two processes (gloo) are one process on the same global batch; torchrun starts them, or they are forks of one."""
 
+import json
 import os
 import subprocess
 import sys
@@ -14,26 +15,34 @@ from train_ranks import CASES
 from negwise.records import read_run
 
 SCRIPT = str(Path(__file__).parent / "train_ranks.py")
-COMMANDS = {
-    1: [sys.executable, SCRIPT],
-    2: [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2", SCRIPT],
-}
-
-
-def call(processes, *words):
-    """What ``train_ranks.py`` says."""
-    command, environment = [*COMMANDS[processes], *map(str, words)], {**os.environ, "OMP_NUM_THREADS": "1"}
-    done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=300, check=False)
-    assert done.returncode == 0, done.stderr
-    return done.stdout
+TORCHRUN = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2", SCRIPT]
+ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1"}
 
 
 @pytest.fixture(scope="module")
-def outs(tmp_path_factory):
-    """Folders of the same runs by one process and by two."""
-    found = {processes: tmp_path_factory.mktemp(f"ranks-{processes}") for processes in COMMANDS}
-    for processes, out in found.items():
-        call(processes, out)
+def ranks():
+    """``ranks(number, out, case, point, at)`` runs in so many processes, and tells what they said."""
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True, "env": ENVIRONMENT}
+    with subprocess.Popen([sys.executable, SCRIPT], **pipes) as server:
+
+        def ask(number, out, case=None, point="never", at=0):
+            request = {"ranks": number, "out": str(out), "case": case, "point": point, "number": at}
+            print(json.dumps(request), file=server.stdin, flush=True)
+            answer = json.loads(server.stdout.readline())
+            assert answer["codes"] == [0] * number, answer["said"]
+            return answer["said"]
+
+        yield ask
+        server.stdin.close()
+
+
+@pytest.fixture(scope="module")
+def outs(ranks, tmp_path_factory):
+    """Folders of the same runs by one process and by two, which torchrun starts."""
+    found = {number: tmp_path_factory.mktemp(f"ranks-{number}") for number in (1, 2)}
+    ranks(1, found[1])
+    done = subprocess.run([*TORCHRUN, found[2]], capture_output=True, text=True, env=ENVIRONMENT, timeout=300)
+    assert done.returncode == 0, done.stderr
     return found
 
 
@@ -61,13 +70,13 @@ def test_two_ranks_are_one(case, outs):
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("point", "number", "step"), [("step", 4, 4), ("chunk", 13, 5)])
-def test_ctrl_c_in_one_rank_stops_all(point, number, step, outs, tmp_path):
+def test_ctrl_c_in_one_rank_stops_all(point, number, step, ranks, outs, tmp_path):
     """In a step, and between two chunks of an evaluation, of which an evaluation of two splits has ten."""
-    said = call(2, tmp_path, "mean", point, number)
+    said = ranks(2, tmp_path, "mean", point, number)
     for rank in (0, 1):
         assert f"rank {rank}: stopped after step {step} of 16, which is saved" in said
     assert [record.event for record in read_run(tmp_path / "mean").events] == ["start", "stop"]
-    call(2, tmp_path, "mean", "never", 0)
+    ranks(2, tmp_path, "mean")
     for name in ("weights", "optimizer"):
         again, whole = (
             load_file(out / "mean" / "checkpoints" / "16" / f"{name}.safetensors") for out in (tmp_path, outs[2])

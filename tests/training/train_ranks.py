@@ -1,14 +1,20 @@
-"""A run of every case, for ``torchrun`` or alone: ``python train_ranks.py OUT``.
+"""Runs by one process and by two: ``torchrun train_ranks.py OUT`` is a run of every case.
 
-``python train_ranks.py OUT CASE POINT NUMBER`` is a run of one case in which the second rank gets a Ctrl-C at the
-NUMBER-th "step" or, between two chunks of an evaluation, "chunk"; at "never" it goes on.
+``python train_ranks.py`` reads requests, one JSON object a line: {"ranks", "out", "case", "point", "number"}, and
+answers {"codes", "said"}. The ranks are forks of it, as it has everything imported, in the environment that torchrun
+makes. Without a case they run all of them. The second rank gets a Ctrl-C at the number-th "step" or, between two chunks
+of an evaluation, "chunk"; at "never" it goes on.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import signal
+import socket
 import sys
+import tempfile
+import traceback
 from pathlib import Path
 
 import torch
@@ -75,22 +81,65 @@ def go(out: str, name: str) -> None:
     run(Path(out) / name, case.pop("model")(), batch_size=12, steps=16, **case)
 
 
+def go_all(out: str) -> None:
+    for name in CASES:
+        go(out, name)
+
+
+def work(request) -> int:
+    if request["point"] == "step":
+        batches.load_batch = interrupted(batches.load_batch, request["number"])
+    elif request["point"] == "chunk":
+        loop.Run.agree = interrupted(loop.Run.agree, request["number"])
+    try:
+        if request["case"] is None:
+            go_all(request["out"])
+        else:
+            go(request["out"], request["case"])
+    except Stopped as stopped:
+        os.write(1, f"rank {os.environ['RANK']}: {stopped}\n".encode())  # in one piece, as two processes speak
+    except BaseException:
+        traceback.print_exc()
+        return 1
+    return 0
+
+
+def environment(rank: int, ranks: int, port: int) -> dict[str, str]:
+    """What torchrun tells a rank."""
+    places = {"RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": ranks, "LOCAL_WORLD_SIZE": ranks, "MASTER_PORT": port}
+    return {"MASTER_ADDR": "127.0.0.1"} | {name: str(value) for name, value in places.items()}
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def answer(request) -> dict[str, object]:
+    port, children = free_port(), []
+    with tempfile.TemporaryFile("w+") as said:
+        for rank in range(request["ranks"]):
+            child = os.fork()
+            if child == 0:
+                if request["ranks"] > 1:
+                    os.environ |= environment(rank, request["ranks"], port)
+                os.dup2(said.fileno(), 1)
+                os.dup2(said.fileno(), 2)
+                os._exit(work(request))
+            children.append(child)
+        codes = [os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) for child in children]
+        said.seek(0)
+        return {"codes": codes, "said": said.read()}
+
+
 if __name__ == "__main__":
     torch.set_num_threads(1)
     # Three chunks of queries, six of items: one rank has more to do than the other.
     model_ranking.CHUNK_QUERIES = 15
     model_ranking.CHUNK_ITEMS = 9
-    out, *rest = sys.argv[1:]
-    if not rest:
-        for name in CASES:
-            go(out, name)
-        sys.exit()
-    name, point, number = rest
-    if point == "step":
-        batches.load_batch = interrupted(batches.load_batch, int(number))
-    elif point == "chunk":
-        loop.Run.agree = interrupted(loop.Run.agree, int(number))
-    try:
-        go(out, name)
-    except Stopped as stopped:
-        sys.stdout.write(f"rank {os.environ['RANK']}: {stopped}\n")  # in one piece, as two processes speak
+    if sys.argv[1:]:
+        go_all(sys.argv[1])
+    else:
+        for line in sys.stdin:
+            print(json.dumps(answer(json.loads(line))), flush=True)

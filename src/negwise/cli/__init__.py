@@ -29,7 +29,7 @@ from negwise.requests import (
 
 app = typer.Typer(
     name="negwise",
-    help="How many negative samples do you need? Estimate the K of InfoNCE from the AUC curves of one short run.",
+    help="How many negatives does InfoNCE need? Train with the right K, or estimate it. Start: negwise run --budget 5m",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
@@ -48,7 +48,7 @@ for kind, work in (
     (ExploreRequest, page_verbs.explore_verb),
 ):
     app.command()(command(kind, work))
-reproduce = typer.Typer(help="Remake the paper's figures. Its tasks run from a clone: python -m evidence.")
+reproduce = typer.Typer(help="Draw the paper's figures. To repeat its experiments, run python -m evidence in a clone.")
 reproduce.command()(command(ReproduceRequest, page_verbs.theory_verb))
 reproduce.callback()(lambda: None)  # a verb of its own, though there is only one
 app.add_typer(reproduce, name="reproduce", no_args_is_help=True)

@@ -12,7 +12,7 @@ LOADING = "loading torch"
 
 
 def encode_verb(request: EncodeRequest, as_json: bool) -> None:
-    """Vectors of the texts of a file, or of news articles, a batch at a time.
+    """Turn the texts or news articles of a file into vectors, a batch at a time.
 
     \b
     Examples:
@@ -33,7 +33,7 @@ def encode_verb(request: EncodeRequest, as_json: bool) -> None:
 
 
 def recommend_verb(request: RecommendRequest, as_json: bool) -> None:
-    """Items for users of the data, or for histories of people who were not there.
+    """Recommend items for users of the data, or for histories of people who are not in it.
 
     \b
     Examples:
@@ -59,7 +59,7 @@ def recommend_verb(request: RecommendRequest, as_json: bool) -> None:
 
 
 def export_verb(request: ExportRequest, as_json: bool) -> None:
-    """Write a self-contained folder: weights, ids or words, settings and a model card.
+    """Write a folder that holds all of a model: weights, ids or words, settings and a model card.
 
     \b
     Examples:

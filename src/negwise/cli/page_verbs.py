@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def estimate_verb(request: EstimateRequest, as_json: bool) -> None:
-    """Estimate the best K from the AUC of a short run with K=1.
+    """Estimate the best K from the AUC curves of a short run with K = 1.
 
     \b
     Examples:
@@ -43,7 +43,7 @@ def estimate_verb(request: EstimateRequest, as_json: bool) -> None:
 
 
 def report_verb(request: ReportRequest, as_json: bool) -> None:
-    """Make a page and figures from records alone; several folders are compared.
+    """Make the page and the figures of a job, a run or a log. Several folders are compared.
 
     \b
     Examples:
@@ -58,7 +58,7 @@ def report_verb(request: ReportRequest, as_json: bool) -> None:
 
 
 def explore_verb(request: ExploreRequest, as_json: bool) -> None:
-    """The framework as an interactive page: move AUC and lambda, paste a curve, see K* move.
+    """Open the theory as an interactive page: move AUC and lambda, paste a curve, see K* move.
 
     \b
     Examples:
@@ -76,7 +76,7 @@ def explore_verb(request: ExploreRequest, as_json: bool) -> None:
 
 
 def theory_verb(request: ReproduceRequest, as_json: bool) -> None:
-    """Make the paper's model-free figures: PNG, SVG and a CSV of the numbers of each.
+    """Draw the paper's figures that need no model, each as PNG, SVG and a CSV of its numbers.
 
     \b
     Example:

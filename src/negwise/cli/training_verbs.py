@@ -26,7 +26,7 @@ LOADING = "loading torch"
 
 
 def data_verb(request: DataRequest, as_json: bool) -> None:
-    """Say what is in a data set: its columns, its size, the ceiling for K, example rows, problems.
+    """Show what is in a data set: columns, size, how large K can be, example rows, problems.
 
     \b
     Examples:
@@ -43,7 +43,7 @@ def data_verb(request: DataRequest, as_json: bool) -> None:
 
 
 def train_verb(request: TrainRequest, as_json: bool) -> None:
-    """Train one model with one K, or a schedule of K. The same command resumes a run that was killed or stopped.
+    """Train one model with one rule for K. The same command resumes a run that was killed or stopped.
 
     \b
     Examples:
@@ -74,7 +74,7 @@ def train_verb(request: TrainRequest, as_json: bool) -> None:
 
 
 def run_verb(request: RunRequest, as_json: bool) -> None:
-    """The main job: a short race, then one model with the rest of the budget, and a page that shows it.
+    """Train one model on your data in the time that you give it, and write a page about it.
 
     \b
     Examples:
@@ -102,7 +102,7 @@ def run_verb(request: RunRequest, as_json: bool) -> None:
 
 
 def sweep_verb(request: SweepRequest, as_json: bool) -> None:
-    """Train a grid of K, schedules and seeds. Runs that are done stay done, and a failed one is shown as failed.
+    """Train a grid of K, schedules and seeds. Finished runs are kept, and a failed one is shown as failed.
 
     \b
     Examples:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import os
 import tempfile
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -100,7 +100,7 @@ def _convert(arrow: Any, data: Any) -> Any:
         return _of_columns(arrow, data)
     if isinstance(data, Sequence) and data and all(isinstance(row, Mapping) for row in data):
         names = list(dict.fromkeys(name for row in data for name in row))
-        columns = [_column(arrow, [row.get(name) for row in data]) for name in names]
+        columns = [_named(arrow, name, [row.get(name) for row in data]) for name in names]
         return arrow.table(columns, names=[str(name) for name in names])
     raise InputError(f"data: got {quote(data)} of type {name}, expected {EXPECTED}.")
 
@@ -109,7 +109,9 @@ def _of_pandas(arrow: Any, frame: Any) -> Any:
     # Not by __arrow_c_stream__, which takes the index for a column. Names may be numbers there, or be there twice.
     names = [str(name) for name in frame.columns]
     columns = [frame.iloc[:, at] for at in range(len(names))]
-    made = [arrow.array([], "int8") if len(set(names)) < len(names) else _of_series(arrow, one) for one in columns]
+    if len(set(names)) < len(names):
+        return arrow.table([arrow.array([], "int8")] * len(names), names=names)
+    made = [_named(arrow, name, one, _of_series) for name, one in zip(names, columns, strict=True)]
     return arrow.table(made, names=names)
 
 
@@ -128,11 +130,22 @@ def _of_columns(arrow: Any, data: Mapping[Any, Any]) -> Any:
                 f"data: got a dictionary in which {name!r} is {quote(values)}, one value; expected a column of values. "
                 "Pass a list of such dictionaries, or a list of values for each name."
             )
-    columns = {name: _column(arrow, values) for name, values in data.items()}
+    columns = {name: _named(arrow, name, values) for name, values in data.items()}
     lengths = {str(name): len(column) for name, column in columns.items()}
     if len(set(lengths.values())) > 1:
         raise InputError(f"data: columns of different lengths, {quote(lengths, 120)}; expected a value for each row.")
     return arrow.table(list(columns.values()), names=[str(name) for name in columns])
+
+
+def _named(arrow: Any, name: Any, values: Any, make: Callable[[Any, Any], Any] | None = None) -> Any:
+    """The column ``name``, as an Arrow array."""
+    try:
+        return (make or _column)(arrow, values)
+    except (arrow.ArrowException, OverflowError, UnicodeEncodeError) as error:
+        raise InputError(
+            f"data: the column {quote(str(name))} has no one type ({error}). Expected text, whole numbers, times, or "
+            "lists of texts in all rows. If it holds ids, make all of them texts."
+        ) from error
 
 
 def _column(arrow: Any, values: Iterable[Any]) -> Any:

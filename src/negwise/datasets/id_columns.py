@@ -6,6 +6,7 @@ whole number exactly, as a column of numbers with gaps does. Everything else is 
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from negwise.errors import quote, require
 
 EXACT = 2**53
 """From here on a float stands for several whole numbers."""
+FLOAT_OF_SEVERAL = "From 2**53 on a float stands for several whole numbers."
 WHITE_SPACE = "".join(chr(code) for code in range(0x3001) if chr(code).isspace())
 """What ``str.strip()`` removes."""
 
@@ -106,20 +108,20 @@ def _value_texts(arrow: Any, values: Any, role: str) -> tuple[Any, dict[int, str
         missing = np.flatnonzero(values.is_null().to_numpy(zero_copy_only=False)) if values.null_count else ()
         return values, {int(at): f"no {role}" for at in missing}
     if not _is_text(types, kind):
-        made = [_text(value, role) for value in values.to_pylist()]
+        made = [id_text(value, role) for value in values.to_pylist()]
         return arrow.array([text for text, _ in made], arrow.string()), _messages(made)
     texts = compute.utf8_trim(values.cast(arrow.string()).fill_null(""), characters=WHITE_SPACE)
     empty = np.flatnonzero(compute.equal(compute.binary_length(texts), 0).to_numpy(zero_copy_only=False)).tolist()
     refused = dict.fromkeys(empty, f"no {role}")
     buffer = texts.buffers()[2]
     if buffer is not None and b"\0" in memoryview(buffer).tobytes():
-        made = [_text(text, role) for text in texts.to_pylist()]
+        made = [id_text(text, role) for text in texts.to_pylist()]
         refused |= _messages(made)
     return texts, refused
 
 
 def _of_objects(arrow: Any, column: list[Any], role: str, wrong: Wrong) -> Any:
-    made = [_text(value, role) for value in column]
+    made = [id_text(value, role) for value in column]
     for row, what in _messages(made).items():
         wrong.setdefault(row, what)
     return arrow.array([text for text, _ in made], arrow.string()).dictionary_encode()
@@ -129,7 +131,7 @@ def _messages(made: list[tuple[str | None, str | None]]) -> dict[int, str]:
     return {at: what for at, (_, what) in enumerate(made) if what is not None}
 
 
-def _text(value: Any, role: str) -> tuple[str | None, str | None]:
+def id_text(value: Any, role: str) -> tuple[str | None, str | None]:
     """The text of one id, or what is wrong with it."""
     if value is None or value != value:  # a float that is no number
         return None, f"no {role}"
@@ -147,13 +149,30 @@ def _text(value: Any, role: str) -> tuple[str | None, str | None]:
     text = str(value).strip()
     if "\0" in text:
         return None, f"{role} {quote(text)} has a NUL character, expected text or a whole number"
+    if not is_valid_text(text):
+        return None, f"{role} {quote(text)} has half of a surrogate pair, which is not valid text"
     return (text, None) if text else (None, f"no {role}")
+
+
+def is_valid_text(text: str) -> bool:
+    """Whether ``text`` can be written: JSON may escape half of a surrogate pair, as \\ud800."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _refused(value: Any, role: str) -> str:
     if value is None:
         return f"no {role}"
-    return f"{role} {quote(value)} is a {type(value).__name__}, expected text or a whole number"
+    why = f" ({FLOAT_OF_SEVERAL[:-1]})" if stands_for_several(value) else ""
+    return f"{role} {quote(value)} is a {type(value).__name__}, expected text or a whole number{why}"
+
+
+def stands_for_several(value: Any) -> bool:
+    """Whether ``value`` is a whole number that a float cannot tell from others."""
+    return isinstance(value, float) and math.isfinite(value) and abs(value) >= EXACT
 
 
 def _in_order(arrow: Any, column: Any) -> Any:

@@ -10,12 +10,15 @@ from negwise.datasets.impression_lists import ImpressionLists, Impressions, list
 from negwise.datasets.mapped_arrays import let_go
 from negwise.datasets.ragged import Ints, Ragged, distinct, narrow, pair_keys
 from negwise.datasets.splits import (
+    MIN_GROUPS,
     TEST,
     TRAIN,
     VAL,
     SplitLabels,
     SplitSizes,
     check_split_name,
+    has_enough_days,
+    span_in_words,
     split_at_random,
     split_by_time,
 )
@@ -54,17 +57,20 @@ def impressions_from_rows(
 
 def impression_task(
     data: Impressions,
-    split: str,
+    split: str | None,
     shares: SplitSizes,
     max_length: int,
     seed: int,
     path: str,
 ) -> TaskData:
-    """A task of examples (history -> click), grouped by impression. By ``split``:
+    """A task of examples (history -> click), grouped by impression. By ``split``, None for `default_split`:
 
     ``time``: the last days are held out. ``user``: users are held out. ``folders``: train/, dev/, test/ as published;
     if test/ is missing or has no labels, dev/ is test, and the last day of train/ is validation.
     """
+    why = None
+    if split is None:
+        split, why = default_split(data, shares)
     choices: dict[str, Callable[[], SplitLabels]] = {
         "time": lambda: split_by_time(_times(data, path), shares, path),
         "user": lambda: split_at_random(data.n_users, shares, seed, f"{path}: split='user' of {data.n_users} users")[
@@ -100,9 +106,36 @@ def impression_task(
         labels=data.labels,
         histories=lists.histories,
         split=split,
-        notes=_notes(data),
+        notes=(*(() if why is None else (why,)), *_notes(data)),
     )
     return check_splits(task, path)
+
+
+def possible_splits(data: Impressions, shares: SplitSizes) -> tuple[str, ...]:
+    """The splits that can be made: enough days for time, enough users for user, existing folders for folders."""
+    whole = bool(data.labelled.all())
+    can = {
+        "time": whole and data.times is not None and has_enough_days(data.times, shares),
+        "user": whole and data.n_users >= MIN_GROUPS,
+        "folders": data.folder is not None and bool((data.folder == 1).any()),
+    }
+    return tuple(name for name in IMPRESSION_SPLITS if can[name])
+
+
+def default_split(data: Impressions, shares: SplitSizes) -> tuple[str, str | None]:
+    """By time; where that cannot be, by the published folders or by users, and why."""
+    possible = possible_splits(data, shares)
+    name = next((name for name in ("time", "folders", "user") if name in possible), "time")
+    if name == "time" or shares.folds is not None:  # folds want a choice, and the error names it
+        return "time", None
+    if not data.labelled.all():
+        why = "not all impressions have labels, which a split by time needs"
+    elif data.times is None:
+        why = "the data has no times"
+    else:
+        needed = shares.test_days + shares.val_days + 1
+        why = f"{span_in_words(data.times)}, are too few for a split by time, which needs {needed}"
+    return name, f"split by {name}: {why} (--split says another)"
 
 
 def _notes(data: Impressions) -> tuple[str, ...]:

@@ -12,7 +12,7 @@ import numpy as np
 from negwise.datasets.bad_rows import Problem
 from negwise.datasets.clicks import ClickWorld, clicks
 from negwise.datasets.impression_lists import Impressions, lists_of
-from negwise.datasets.impressions import IMPRESSION_SPLITS
+from negwise.datasets.impressions import default_split, possible_splits
 from negwise.datasets.near_duplicates import equal_texts
 from negwise.datasets.pairs import PAIR_SPLITS
 from negwise.datasets.prepare import load_impressions, load_sequences
@@ -33,13 +33,23 @@ LOADED = 0.6
 
 @dataclass(frozen=True)
 class Available:
-    """Negatives per positive. No row has more than ``most``; for K above ``median`` most rows have fewer than K."""
+    """Negatives per positive. No row has more than ``most``; for K above ``median`` most rows have fewer than K.
+
+    ``in_training`` is about what ``most`` is in the training split, where only that is drawn from.
+    """
 
     least: int
     median: float
     mean: float
     most: int
     source: str
+    in_training: int | None = None
+
+    def ceiling(self) -> str:
+        """The largest K, in words."""
+        if self.in_training is None:
+            return f"{self.most:,}"
+        return f"{self.most:,} in all the data, about {self.in_training:,} in the training split"
 
 
 @dataclass(frozen=True)
@@ -47,8 +57,9 @@ class DataReport:
     """``counts`` are counts and averages by name; ``density`` is the share of (user, item) pairs with a positive.
 
     ``label_balance`` is the share of rows that are positive, None if the data has positives only. ``truth`` has the
-    known values of simulated data. ``key`` opens the same data again (`negwise.datasets.open_source`). ``columns`` are
-    role -> column; ``remarks`` say what was done with other columns, ratings, ids, texts and files.
+    known values of simulated data. ``key`` opens the same data again (`negwise.datasets.open_source`).
+    ``columns`` are role -> column; ``remarks`` say what was done with other columns, ratings, ids, texts and files.
+    ``default_split`` is how `prepare` splits if it is not told.
     """
 
     path: str
@@ -65,6 +76,7 @@ class DataReport:
     key: str | None = None
     columns: dict[str, str] = field(default_factory=dict)
     remarks: tuple[Remark, ...] = ()
+    default_split: str | None = None
 
     def headline(self) -> str:
         """One sentence: the kind of data, and how many negatives a positive has."""
@@ -83,14 +95,22 @@ class DataReport:
         facts.append(("label balance", balance))
         has = self.negatives
         spread = f"{has.least}..{has.most}, median {_number(has.median)}, mean {_number(has.mean)}"
-        facts += [("negatives per row", f"{spread} ({has.source})"), ("ceiling for K", _number(has.most))]
+        facts += [("negatives per row", f"{spread} ({has.source})"), ("ceiling for K", has.ceiling())]
         facts += [(f"true {name}", f"{value:.4f}") for name, value in (self.truth or {}).items()]
-        facts.append(("can be split by", ", ".join(self.splits) or "nothing: too few users, days and items"))
+        facts.append(("can be split by", self._splits_in_words()))
         facts.append(("content hash", self.digest))
         facts.append(("bad rows skipped", str(len(self.problems))))
         facts += [("problem", str(problem)) for problem in self.problems[:PROBLEMS_SHOWN]]
         left = len(self.problems) - PROBLEMS_SHOWN
         return [*facts, ("problems not shown", str(left))] if left > 0 else facts
+
+    def _splits_in_words(self) -> str:
+        if not self.splits:
+            return "nothing: too few users, days and items"
+        names, default = ", ".join(self.splits), self.default_split
+        if default not in self.splits:
+            return f"{names} (choose by --split: by {default}, the default, it cannot)"
+        return names if len(self.splits) == 1 else f"{names} ({default} unless --split says another)"
 
     def explain(self) -> str:
         """The report as text: one fact per line, then a few example rows."""
@@ -119,7 +139,7 @@ def inspect(
 ) -> DataReport:
     """Describe ``data``, of which `read` has the kinds, or the embedded ``clicks``."""
     if isinstance(data, str) and data == "clicks":
-        return _of_clicks(clicks())
+        return replace(_of_clicks(clicks()), default_split="user")
     return inspect_source(
         read(data, columns=columns, positive=positive, skip_bad=skip_bad, cache=cache, progress=progress)
     )
@@ -184,23 +204,13 @@ def _of_impressions(
         pairs / max(data.n_users * data.n_items, 1),
         float(clicks / max(int(labelled.sum()), 1)),
         _available(not_clicked[lists.click_rows], "shown in the same impression and not clicked"),
-        _impression_splits(data),
+        possible_splits(data, SplitSizes()),
         rows,
         problems,
         digest,
         truth,
+        default_split=default_split(data, SplitSizes())[0],
     )
-
-
-def _impression_splits(data: Impressions) -> tuple[str, ...]:
-    """The splits that `prepare` can make: enough days for time, enough users for user, existing folders for folders."""
-    whole = bool(data.labelled.all())
-    can = {
-        "time": whole and data.times is not None and has_enough_days(data.times, SplitSizes()),
-        "user": whole and data.n_users >= MIN_GROUPS,
-        "folders": data.folder is not None and bool((data.folder == 1).any()),
-    }
-    return tuple(name for name in IMPRESSION_SPLITS if can[name])
 
 
 def _sequence_splits(data: Sequences) -> tuple[str, ...]:
@@ -254,6 +264,7 @@ def _of_interactions(source: Source, progress: Progress) -> DataReport:
         rows,
         source.problems,
         source.digest,
+        default_split=SEQUENCE_SPLITS[0],
     )
 
 
@@ -265,6 +276,8 @@ def _of_pairs(source: Source, _: Progress) -> DataReport:
     among = f"; {with_given:,} pairs bring negatives of their own, which come first" if with_given else ""
     others = len(right) - np.bincount(equal)[equal]
     negatives = _available(others, f"right texts of other pairs, without equal texts{among}")
+    sizes = SplitSizes()
+    in_training = max(round((negatives.most + 1) * (1 - sizes.val - sizes.test)) - 1, 0)
     rows = table.slice(0, EXAMPLES).select(["left", "right"]).to_pylist()
     return DataReport(
         source.path,
@@ -278,11 +291,12 @@ def _of_pairs(source: Source, _: Progress) -> DataReport:
         },
         None,
         len(left) / (len(left) + len(given.ids)) if len(given.ids) else None,
-        negatives,
+        replace(negatives, in_training=in_training),
         PAIR_SPLITS[:1] if len(left) >= MIN_GROUPS else (),
         tuple({name: _shorten(text) for name, text in row.items()} for row in rows),
         source.problems,
         source.digest,
+        default_split=PAIR_SPLITS[0],
     )
 
 

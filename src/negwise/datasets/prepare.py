@@ -24,12 +24,11 @@ from negwise.datasets.splits import SplitSizes
 from negwise.datasets.table_cache import TableWriter, get_or_build, open_tables, read_columns
 from negwise.datasets.task_data import TaskData, TaskTexts, Texts, concatenated, number_categories
 from negwise.errors import InputError
-from negwise.stages import Progress, stage
+from negwise.stages import Progress, stage, tell
 
 HISTORY = 50
 LOADED, READ = 0.5, 0.2
 """Shares of the time: of loading sequences in their split, and of reading columns in the loading."""
-DEFAULT_SPLIT = {"impressions": "time", "sequences": "last", "pairs": "random"}
 
 
 def prepare(
@@ -45,8 +44,9 @@ def prepare(
     """A `TaskData` from ``source``. ``task``: "impressions", "sequences" or "pairs" (None: the default of the data).
 
     The default of MIND is impressions; ``task="pairs"`` takes titles and abstracts of its news. The default ``split``
-    is "time" for impressions, "last" for sequences, "random" for pairs ("folders" for MIND's). If the data cannot be
-    split that way, the error names an alternative. ``progress`` is called with the share that is done.
+    is "time" for impressions (where that cannot be, as with few days, "folders" or "user", which a note says), "last"
+    for sequences, "random" for pairs ("folders" for MIND's). If the data cannot be split as asked for, the error names
+    an alternative. Whoever listens to the stages is told the notes. ``progress`` is called with the share that is done.
     """
     available = available_tasks(source)
     name = task or available[0]
@@ -58,21 +58,23 @@ def prepare(
     if history < 1:
         raise InputError(f"history={history}, expected 1 or more items")
     shares = shares or SplitSizes()
-    split_name = split or ("folders" if source.kind == "mind" and name == "pairs" else DEFAULT_SPLIT[name])
-    with stage(f"splitting {source.path}", progress) as tell:
-        prepared = _prepare(source, name, split_name, shares, history, seed, tell)
+    with stage(f"splitting {source.path}", progress) as share_done:
+        prepared = _prepare(source, name, split, shares, history, seed, share_done)
+    for note in prepared.notes:
+        tell(f"{source.path}: {note}")
     return replace(prepared, digest=source.digest)
 
 
 def _prepare(
-    source: Source, name: str, split_name: str, shares: SplitSizes, history: int, seed: int, progress: Progress
+    source: Source, name: str, split: str | None, shares: SplitSizes, history: int, seed: int, progress: Progress
 ) -> TaskData:
     if name == "pairs":
-        return _prepare_pairs(source, split_name, shares, seed)
+        return _prepare_pairs(source, split or ("folders" if source.kind == "mind" else "random"), shares, seed)
     if name == "sequences":
         loaded = load_sequences(source, within(progress, 0.0, LOADED))
-        return sequence_task(loaded, split_name, shares, history, seed, source.path, within(progress, LOADED, 1.0))
-    task = impression_task(load_impressions(source, progress), split_name, shares, history, seed, source.path)
+        done = within(progress, LOADED, 1.0)
+        return sequence_task(loaded, split or "last", shares, history, seed, source.path, done)
+    task = impression_task(load_impressions(source, progress), split, shares, history, seed, source.path)
     return replace(task, texts=_news_texts(source, task)) if source.kind == "mind" else task
 
 

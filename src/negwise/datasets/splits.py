@@ -51,18 +51,24 @@ class SplitSizes:
 def split_by_time(times: Ints, shares: SplitSizes, path: str) -> SplitLabels:
     """The last ``test_days`` days are test, the ``val_days`` days before them validation (whole days, UTC)."""
     day = times // DAY_MS
-    first, last = int(day.min()), int(day.max())
+    last = int(day.max())
     held = shares.test_days + shares.val_days
     if not has_enough_days(times, shares):
-        span = f"{last - first + 1} days, {format_day(first * DAY_MS)} to {format_day(last * DAY_MS)}"
         raise InputError(
-            f"{path}: {span}; split='time' with {shares.test_days} days of test and {shares.val_days} of validation "
-            f"needs {held + 1} or more. Type --split user, or hold out fewer days (in Python: test_days=1)."
+            f"{path}: {span_in_words(times)}; split='time' with {shares.test_days} days of test and {shares.val_days} "
+            f"of validation needs {held + 1} or more. Type --split user, or hold out fewer days (in Python: "
+            "test_days=1)."
         )
     labels = np.full(len(day), TRAIN, np.int8)
     labels[day > last - held] = VAL
     labels[day > last - shares.test_days] = TEST
     return labels
+
+
+def span_in_words(times: Ints) -> str:
+    """``6 days, 2019-11-09 to 2019-11-14``."""
+    first, last = int(times.min()), int(times.max())
+    return f"{last // DAY_MS - first // DAY_MS + 1} days, {format_day(first)} to {format_day(last)}"
 
 
 def has_enough_days(times: Ints, shares: SplitSizes) -> bool:

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from negwise.datasets.ragged import Ints, Ragged, flat_indices, offsets_of
+from negwise.datasets.ragged import Ints, flat_indices, offsets_of
 from negwise.errors import require
 from negwise.words import split_words
 
@@ -100,8 +100,3 @@ def _bytes_of(texts: Any) -> tuple[NDArray[np.uint8], Ints]:
     offsets = np.frombuffer(places, np.int32)[texts.offset : texts.offset + len(texts) + 1].astype(np.int64)
     whole = np.frombuffer(data, np.uint8) if data is not None else np.zeros(0, np.uint8)
     return whole[offsets[0] : offsets[-1]], offsets - offsets[0]
-
-
-def as_ragged(words: Words, ids: NDArray[np.integer[Any]]) -> Ragged:
-    """Numbers of words (T,) as a list for each text."""
-    return Ragged(offsets_of(words.lengths), ids.astype(np.int64))

@@ -10,8 +10,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from negwise.datasets.frames import to_table
 from negwise.errors import InputError, quote
 from negwise.inference.encoding import tokens_of
+from negwise.inference.given_values import columns_of
 from negwise.models import WordTokenizer
 from negwise.records import ModelRecord
 
@@ -43,6 +45,12 @@ class ArticleReader:
                     np.array([_category(name, row.get(name) or "", numbers) for row in rows], np.int64)
                 )
         return found
+
+
+def as_rows(articles: Any) -> Any:
+    """The rows of a frame or a table; other iterables as they are."""
+    tabular = columns_of(articles) is not None and not isinstance(articles, Mapping)
+    return to_table(articles).to_pylist() if tabular else articles
 
 
 def _as_mapping(article: Any, place: int) -> Mapping[str, Any]:

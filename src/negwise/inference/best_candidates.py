@@ -64,11 +64,16 @@ class TopN:
         rows = zip(self.queries, self, strict=True)
         return {
             "found": [
-                {"query": query, "items": [{"item": item, "score": score} for item, score in row]}
+                {"query": _plain(query), "items": [{"item": item, "score": score} for item, score in row]}
                 for query, row in rows
             ],
-            "left_out": list(self.left_out),
+            "left_out": [_plain(query) for query in self.left_out],
         }
+
+
+def _plain(value: Any) -> Any:
+    """A number of NumPy as one of Python's, which JSON knows."""
+    return value.item() if isinstance(value, np.generic) else value
 
 
 def top_n(

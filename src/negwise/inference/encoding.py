@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from negwise.errors import InputError, quote
+from negwise.inference.given_values import check_several
 from negwise.models import WordTokenizer
 from negwise.requests.option_fields import check_choice
 from negwise.requests.training_requests import DEVICES
@@ -22,12 +23,11 @@ BATCH = 1024
 """Texts that are encoded at a time, where nothing else is asked for."""
 
 
-def batches(values: Iterable[Any], size: int) -> Iterator[list[Any]]:
-    """Lists of ``size`` values, the last one shorter."""
+def batches(values: Iterable[Any], size: int, what: str = "texts") -> Iterator[list[Any]]:
+    """Lists of ``size`` values, the last one shorter; ``what`` they are, for errors."""
     if isinstance(size, bool) or not isinstance(size, int) or size < 1:
         raise InputError(f"batch_size: got {size!r}, expected a whole number, 1 or more.")
-    if isinstance(values, str | bytes):
-        raise InputError(f"texts: got one text, {quote(values)}, expected several: write [text].")
+    check_several(what, values)
     source = iter(values)
     while part := list(islice(source, size)):
         yield part

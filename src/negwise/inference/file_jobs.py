@@ -6,14 +6,23 @@ import json
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any, NamedTuple
 
+from negwise.datasets.id_columns import id_text, is_valid_text
+from negwise.datasets.table_columns import candidates
 from negwise.errors import InputError, quote, require
 from negwise.inference.best_candidates import NOBODY, TopN
 from negwise.inference.open_model import TrainedModel, load
 from negwise.inference.recommender import Recommender
-from negwise.inference.table_files import array_writer, check_apart, column_names, read_rows, row_writer
+from negwise.inference.table_files import (
+    array_writer,
+    check_apart,
+    check_ending,
+    column_names,
+    ending_of,
+    read_rows,
+    row_writer,
+)
 from negwise.inference.text_model import TextModel
 from negwise.requests import EncodeRequest, ExportRequest, RecommendRequest
 from negwise.stages import Progress, stage
@@ -34,6 +43,7 @@ def encode_file(request: EncodeRequest) -> dict[str, Any]:
     """
     began = time.perf_counter()
     check_apart(request.out, request.texts)
+    check_ending(request.out, ARRAY)
     model = _load(request.model)
     source = _articles_of(request, model) if isinstance(model, Recommender) else _texts_of(request)
     options: dict[str, Any] = {"batch_size": request.batch_size, "device": request.device}
@@ -45,7 +55,7 @@ def encode_file(request: EncodeRequest) -> dict[str, Any]:
     def values(progress: Progress) -> Iterator[Any]:
         for number, row in _rows(request.texts, source.columns, request.batch_size, progress):
             value = source.value(row, number)
-            names.append(str(row[source.name]))
+            names.append(_name(row[source.name], number, request.texts, source.name))
             yield value
 
     def parts() -> Iterator[tuple[list[str], Any]]:
@@ -55,7 +65,7 @@ def encode_file(request: EncodeRequest) -> dict[str, Any]:
                 rows += len(vectors)
                 yield [names.popleft() for _ in range(len(vectors))], vectors
 
-    if Path(request.out).suffix.lower() == ARRAY:
+    if ending_of(request.out)[0] == ARRAY:
         with array_writer(request.out, model.width) as append:
             for _, vectors in parts():
                 append(vectors)
@@ -161,8 +171,7 @@ def _column(request: EncodeRequest, usual: str) -> str:
         return usual
     if len(names) != 1:
         raise InputError(
-            f"{request.texts}: got the columns {', '.join(names) or 'none'}, expected {usual}. Choose one: --column "
-            "NAME."
+            f"{request.texts}: got the columns {', '.join(names)}, expected {usual}. Choose one: --column NAME."
         )
     return names[0]
 
@@ -192,7 +201,7 @@ def _with_articles(model: Recommender, request: RecommendRequest) -> Recommender
     names = column_names(path)
     if missing := [name for name in ("id", "title") if name not in names]:
         raise InputError(
-            f"{path}: no column {' and no column '.join(missing)}; got {', '.join(names) or 'none'}, expected id and "
+            f"{path}: no column {' and no column '.join(missing)}; got {', '.join(names)}, expected id and "
             "title and, where there are some, abstract, category and subcategory."
         )
     if model.reader is None:
@@ -215,9 +224,20 @@ def _rows(path: str, columns: list[str], size: int, progress: Progress) -> Itera
 
 
 def _text(value: Any, number: int, path: str, column: str) -> str:
-    if not isinstance(value, str):
-        raise InputError(f"{path}, row {number}: {column} is {quote(value)}, expected a text.")
+    if not isinstance(value, str) or not is_valid_text(value):
+        half = " (half of a surrogate pair is none)" if isinstance(value, str) else ""
+        raise InputError(f"{path}, row {number}: {column} is {quote(value)}, expected a text{half}.")
     return value
+
+
+def _name(value: Any, number: int, path: str, column: str) -> str:
+    """What a row is called in the result: its text as it is, or its id as training has it."""
+    if isinstance(value, str) and value and is_valid_text(value):
+        return value
+    name, wrong = id_text(value, column)
+    if name is None:
+        raise InputError(f"{path}, row {number}: {wrong}.")
+    return name
 
 
 def _from_file(
@@ -225,15 +245,18 @@ def _from_file(
 ) -> Iterator[tuple[list[str], TopN]]:
     """What was found for each batch of rows, and what to call those that were served: users, or numbers of rows."""
     names = column_names(path)
-    wanted = [name for name in ("user", "history") if name in names]
-    if not wanted:
-        raise InputError(f"{path}: got the columns {', '.join(names) or 'none'}, expected user, history, or both.")
-    first = 0
+    user, history = _role(path, names, "user"), "history" if "history" in names else None
+    if user is None and history is None:
+        raise InputError(f"{path}: got the columns {', '.join(names)}, expected user, history, or both.")
+    first, wanted = 0, [name for name in (user, history) if name is not None]
     for rows in read_rows(path, wanted, progress=progress):
-        users = [row.get("user") for row in rows] if "user" in wanted else None
+        where = [f"{path}, row {first + at + 1}" for at in range(len(rows))]
+        users = None if user is None else [_there(row.get(user), user, at) for row, at in zip(rows, where, strict=True)]
         histories = None
-        if "history" in wanted:
-            histories = [_history(row.get("history"), f"{path}, row {first + at + 1}") for at, row in enumerate(rows)]
+        if history is not None:
+            histories = [_history(row.get(history), at) for row, at in zip(rows, where, strict=True)]
+            if users is None and (options["empty"] or options["unknown"]) == "error":
+                _check_none_is_empty(histories, where)
         found = model.recommend(users, histories, **options)
         yield [str(one) if users is not None else str(first + one) for one in found.queries], found
         first += len(rows)
@@ -252,13 +275,38 @@ def _history(value: Any, where: str) -> list[Any]:
         return value.split()
     if not isinstance(value, list):
         raise InputError(f"{where}: history is {quote(value)}, expected a list of item ids, or ids with spaces.")
+    return [_there(one, "item", where) for one in value]
+
+
+def _check_none_is_empty(histories: list[list[Any]], where: list[str]) -> None:
+    empty = [at for history, at in zip(histories, where, strict=True) if not history]
+    if empty:
+        raise InputError(
+            f"{empty[0]}: a history without a single item, expected one or more. Leave such rows out with --empty "
+            "skip, or serve them as evaluation does with --empty serve."
+        )
+
+
+def _there(value: Any, what: str, where: str) -> Any:
+    if value is None:
+        raise InputError(f"{where}: no {what}, expected an id.")
     return value
 
 
+def _role(path: str, names: list[str], role: str) -> str | None:
+    """The column that is the ``role``, by the names that `negwise data` takes for it."""
+    found = [role] if role in names else candidates(role, "interactions", names)
+    if len(found) > 1:
+        raise InputError(f"{path}: {role} could be any of {', '.join(found)}. Call one of them {role}.")
+    return found[0] if found else None
+
+
 def _candidates(path: str) -> list[Any]:
-    if "item" not in (names := column_names(path)):
-        raise InputError(f"{path}: got the columns {', '.join(names) or 'none'}, expected item.")
-    return [row["item"] for rows in read_rows(path, ["item"]) for row in rows]
+    names = column_names(path)
+    item = _role(path, names, "item")
+    if item is None:
+        raise InputError(f"{path}: got the columns {', '.join(names)}, expected item.")
+    return [_there(row.get(item), item, path) for rows in read_rows(path, [item]) for row in rows]
 
 
 def _write_found(out: str, parts: Iterator[tuple[list[str], TopN]]) -> dict[str, Any]:

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from negwise.datasets import Ragged
-from negwise.datasets.id_columns import id_texts
+from negwise.datasets.id_columns import FLOAT_OF_SEVERAL, id_texts, stands_for_several
 from negwise.datasets.ragged import offsets_of
 from negwise.datasets.row_blocks import Wrong
 from negwise.errors import InputError, quote, require
@@ -96,15 +96,16 @@ def id_column(values: Sequence[Any], what: str) -> Any:
     texts = id_texts(plain, what, wrong)
     for row in wrong:
         if not isinstance(plain[row], str):
+            why = f" {FLOAT_OF_SEVERAL}" if stands_for_several(plain[row]) else ""
             raise InputError(
                 f"{what}: got {quote(values[row])} of type {type(values[row]).__name__}, expected an id: a text or a "
-                "whole number."
+                f"whole number.{why}"
             )
     return texts
 
 
 def _plain(value: Any) -> str | int | float | None:
     """``value`` in Python's own types; None for what can be no id."""
-    if isinstance(value, np.generic):
+    if isinstance(value, np.generic) and value.dtype.kind in "iufU":  # a moment would become a number
         value = value.item()
     return value if isinstance(value, str | int | float) and not isinstance(value, bool) else None

@@ -6,7 +6,7 @@ P pairs, N distinct right texts.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Mapping, Sequence
 from os import PathLike
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +18,7 @@ from negwise.datasets import Ragged
 from negwise.errors import InputError, quote, require
 from negwise.inference.best_candidates import NOBODY, check_n, top_n
 from negwise.inference.encoding import resolve
+from negwise.inference.given_values import columns_of, several
 from negwise.inference.progress import Progress, shown
 from negwise.inference.table_files import check_apart, write_table
 from negwise.words import split_words
@@ -30,10 +31,11 @@ PAIRS_AT_ONCE = 4096
 
 def mine(
     model: TextModel,
-    pairs: str | PathLike[str] | Iterable[tuple[str, str]],
+    pairs: Any,
     n: int,
     margin: float,
     *,
+    columns: Mapping[str, str] | None,
     out: str | PathLike[str] | None,
     device: str,
     progress: Progress,
@@ -43,7 +45,7 @@ def mine(
     if not isinstance(margin, int | float) or not 0 <= margin < math.inf:
         raise InputError(f"margin: got {margin!r}, expected a number, 0 or more, as 0.05.")
     check_apart(out, pairs if isinstance(pairs, str | PathLike) else None)
-    left, right = read_pairs(pairs)
+    left, right = read_pairs(pairs, columns)
     asking, texts = list(dict.fromkeys(left)), list(dict.fromkeys(right))
     place_of = {text: place for place, text in enumerate(asking)}
     row = np.array([place_of[text] for text in left], np.int64)
@@ -69,21 +71,28 @@ def mine(
     return table
 
 
-def read_pairs(pairs: str | PathLike[str] | Iterable[tuple[str, str]]) -> tuple[list[str], list[str]]:
-    """Left and right texts of a file, or of (left, right) values."""
-    if isinstance(pairs, str | PathLike):
-        source = datasets.read(pairs)
+def read_pairs(pairs: Any, columns: Mapping[str, str] | None = None) -> tuple[list[str], list[str]]:
+    """Left and right texts of a file or a frame, or of (left, right) values."""
+    given = pairs if _is_data(pairs) else several("pairs", pairs)
+    if _is_data(given):
+        source = datasets.read(given, columns=columns)
         if source.kind != "pairs":
-            raise InputError(f"{pairs}: {source.kind} data, expected text pairs: columns as query and positive.")
+            raise InputError(f"{source.path}: {source.kind} data, expected text pairs: columns as query and positive.")
         table = source.tables["pairs"]
         return table["left"].to_pylist(), table["right"].to_pylist()
-    given = list(pairs)
     for place, pair in enumerate(given):
         if not isinstance(pair, Sequence) or len(pair) != 2 or not all(isinstance(text, str) for text in pair):
             raise InputError(f"pairs: number {place} is {quote(pair)}, expected two texts, (left, right).")
     if not given:
         raise InputError("pairs: got none, expected one or more.")
     return [left for left, _ in given], [right for _, right in given]
+
+
+def _is_data(pairs: Any) -> bool:
+    """Whether this is something that has columns: a file, a frame, or rows by name."""
+    if isinstance(pairs, str | PathLike):
+        return True
+    return columns_of(pairs) is not None or (isinstance(pairs, list) and bool(pairs) and isinstance(pairs[0], Mapping))
 
 
 def known_answers(

@@ -108,15 +108,17 @@ def _difference(session: Any, module: nn.Module, names: tuple[str, ...], inputs:
 @contextmanager
 def _quiet() -> Iterator[None]:
     """Without what the exporter says of its own workings, as that torchvision is not installed."""
-    logger = logging.getLogger("torch.onnx")
-    before = logger.level
-    logger.setLevel(logging.ERROR)
+    loggers = [logging.getLogger(name) for name in ("torch.onnx", "onnx_ir", "onnxscript")]
+    before = [logger.level for logger in loggers]
+    for logger in loggers:
+        logger.setLevel(logging.ERROR)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             yield
     finally:
-        logger.setLevel(before)
+        for logger, level in zip(loggers, before, strict=True):
+            logger.setLevel(level)
 
 
 def input_names(record: ModelRecord, network: Any) -> tuple[str, ...]:

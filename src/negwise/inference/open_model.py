@@ -24,9 +24,9 @@ TrainedModel = TextModel | Recommender
 
 
 def load(folder: str | PathLike[str]) -> TrainedModel:
-    """The model of a job (its winner), of a run (its best weights), or of an exported folder; no data is needed.
+    """Open a trained model: of a job (its winner), of a run (its best weights), or of an exported folder.
 
-    A `TextModel` or a `Recommender`, by what it was trained on.
+    No data is needed. The result is a `TextModel` if it was trained on text pairs, else a `Recommender`.
 
     >>> nw.load("jobs/mine").recommend(["user 42"], n=10)  # doctest: +SKIP
     """

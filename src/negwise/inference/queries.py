@@ -16,6 +16,7 @@ from negwise.datasets.ragged import offsets_of
 from negwise.datasets.task_data import padded_windows
 from negwise.errors import InputError, quote
 from negwise.inference.best_candidates import BLOCK_SCORES, NOBODY, top_n
+from negwise.inference.given_values import several
 from negwise.inference.id_map import UNKNOWN, IdMap
 from negwise.protocols import Query
 from negwise.requests.model_requests import EMPTY_HISTORIES, UNKNOWN_IDS
@@ -24,7 +25,7 @@ from negwise.requests.option_fields import check_choice
 Ints = NDArray[np.int64]
 STRANGER = -1
 """The number of a person whom training did not see."""
-_STRANGERS = "People who were not there: histories=[[item, ...]]. "
+_STRANGERS = "People who were not there: histories=[[item, ...]] (--history ITEM,ITEM). "
 
 
 @dataclass(frozen=True, eq=False)
@@ -73,7 +74,9 @@ def ask(
     if users is None and histories is None:
         raise InputError("recommend: got neither users nor histories, expected one of them, as users=['42'].")
     names: list[Any] = [] if users is None else several("users", users)
-    given = None if histories is None else [several("histories", one) for one in several("histories", histories)]
+    given = (
+        None if histories is None else [several("each of histories", one) for one in several("histories", histories)]
+    )
     if users is None:
         assert given is not None
         names, numbers = list(range(len(given))), np.full(len(given), STRANGER)
@@ -112,7 +115,7 @@ def candidate_numbers(items: IdMap, candidates: Sequence[Any], asked: Asked, unk
         raise InputError(
             f"candidates: got {len(given)} lists for {asked.total} queries, expected one for each, or one list of ids."
         )
-    own = [several("candidates", given[row]) for row in asked.kept]
+    own = [several("each of candidates", given[row]) for row in asked.kept]
     lists = items.known_lists(own, unknown)
     if own:
         _check_some_known(len(lists.ids), [one for row in own for one in row])
@@ -205,10 +208,3 @@ def _without_empty(
             "them as evaluation does with empty='serve' (--empty serve)."
         )
     return kept[there], lists.take(np.flatnonzero(there))
-
-
-def several(what: str, values: Any) -> list[Any]:
-    """``values`` as a list; one text is not several."""
-    if isinstance(values, str | bytes) or not isinstance(values, Iterable):
-        raise InputError(f"{what}: got {quote(values)}, expected several: write [{quote(values)}].")
-    return list(values)

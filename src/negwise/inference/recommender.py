@@ -18,10 +18,11 @@ from torch import Tensor
 
 from negwise.datasets import Ragged
 from negwise.errors import InputError
-from negwise.inference.articles import ArticleReader
+from negwise.inference.articles import ArticleReader, as_rows
 from negwise.inference.best_candidates import TopN, check_n, top_n
 from negwise.inference.encoding import BATCH, Floats, batches, encoded, joined, length_of, no_such, resolve
 from negwise.inference.export_folder import export_model
+from negwise.inference.given_values import several
 from negwise.inference.id_map import UNKNOWN, IdMap, id_column
 from negwise.inference.model_folder import ModelFolder
 from negwise.inference.progress import Progress, shown
@@ -33,7 +34,6 @@ from negwise.inference.queries import (
     encode_histories,
     rank_lists,
     rank_shared,
-    several,
 )
 from negwise.records import ModelRecord, Outcome
 from negwise.stages import stage
@@ -102,6 +102,8 @@ class Recommender:
         [('item 7', 3.1), ('item 9', 2.8)]
         """
         empty = check_policies(unknown, empty)
+        if not isinstance(exclude_seen, bool):
+            raise InputError(f"exclude_seen: got {exclude_seen!r}, expected True or False.")
         where = resolve(device)
         asked = self._ask(users, histories, unknown, empty)
         among = None if candidates is None else candidate_numbers(self.items, candidates, asked, unknown)
@@ -171,7 +173,8 @@ class Recommender:
         progress: Progress = False,
     ) -> Floats:
         """Vectors (N, D) of news articles by their text: titles, or objects with ``title``, ``abstract`` (or ``body``),
-        ``category`` and ``subcategory``, of which the model takes what it reads."""
+        ``category`` and ``subcategory``, of which the model takes what it reads; or a frame with such columns."""
+        texts = as_rows(texts)
         parts = self.encode_batches(texts, batch_size=batch_size, device=device, progress=progress)
         return joined(parts, length_of(texts), self.width)
 
@@ -199,7 +202,7 @@ class Recommender:
 
             def parts() -> Iterator[Mapping[str, Tensor]]:
                 first = 0
-                for part in batches(texts, size):
+                for part in batches(as_rows(texts), size, "articles"):
                     yield reader.read(part, first)
                     first += len(part)
 
@@ -212,12 +215,13 @@ class Recommender:
     ) -> Recommender:
         """The same recommender with more items, which it can recommend and find in histories from now on.
 
-        Each article is an object with a new ``id`` and what `encode` takes. Any iterable, read a batch at a time.
+        Each article is an object with a new ``id`` and what `encode` takes. Any iterable, read a batch at a time, or a
+        frame.
         """
         names: dict[str, None] = {}
 
         def checked() -> Iterator[Mapping[str, Any]]:
-            for part in batches(articles, batch_size):
+            for part in batches(as_rows(articles), batch_size, "articles"):
                 self._add_ids(names, part)
                 yield from part
 

@@ -60,8 +60,22 @@ def read_rows(
 
 def column_names(path: str | PathLike[str]) -> list[str]:
     """The columns of a file; of JSON lines, those of the first."""
-    first = next(read_rows(path, size=1), [])
-    return list(first[0]) if first else []
+    file, first = Path(path), next(read_rows(path, size=1), [])
+    names = list(first[0]) if first else _header(file)
+    if not names:
+        raise InputError(f"{file}: empty, expected a file with rows.")
+    return names
+
+
+def _header(file: Path) -> list[str]:
+    """The columns of a file without rows."""
+    ending, _ = ending_of(file)
+    if ending == ".parquet":
+        return list(require("pyarrow.parquet", extra="train").read_schema(file).names)
+    if ending not in DELIMITERS:
+        return []
+    with _open_text(file, "") as (text, _, _):
+        return next(csv.reader(text, delimiter=DELIMITERS[ending]), [])
 
 
 def ending_of(path: str | PathLike[str]) -> tuple[str, str]:
@@ -79,18 +93,21 @@ def check_apart(out: str | PathLike[str] | None, *read: str | PathLike[str] | No
 
 
 def _text_rows(file: Path, ending: str, size: int, progress: Progress) -> Iterator[Rows]:
+    # The csv module finds the ends of rows itself; elsewhere only \n ends a line.
+    table = ending in DELIMITERS
+    with _open_text(file, "" if table else "\n") as (text, raw, total):
+        rows = _delimited(file, text, DELIMITERS[ending]) if table else _lines(file, text, ending)
+        for part in _batched(rows, size):
+            yield part
+            progress(raw.tell() / total)
+
+
+@contextmanager
+def _open_text(file: Path, line_end: str) -> Iterator[tuple[TextIO, Any, int]]:
+    """The text of a file, the stream of its bytes, and how many they are."""
     try:
-        # The csv module finds the ends of rows itself; elsewhere only \n ends a line.
-        table = ending in DELIMITERS
-        line_end = "" if table else "\n"
-        with (
-            open_bytes(file) as (stream, raw, total),
-            io.TextIOWrapper(stream, "utf-8-sig", newline=line_end) as text,
-        ):
-            rows = _delimited(file, text, DELIMITERS[ending]) if table else _lines(file, text, ending)
-            for part in _batched(rows, size):
-                yield part
-                progress(raw.tell() / total)
+        with open_bytes(file) as (stream, raw, total), io.TextIOWrapper(stream, "utf-8-sig", newline=line_end) as text:
+            yield text, raw, total
     except UnicodeDecodeError as error:
         raise InputError(f"{file}: no text in UTF-8 ({error}). Save it in UTF-8.") from error
     except (EOFError, OSError, lzma.LZMAError, zlib.error) as error:
@@ -113,7 +130,9 @@ def _delimited(file: Path, text: TextIO, delimiter: str) -> Iterator[dict[str, A
         reader = csv.reader(text, delimiter=delimiter, strict=True)
         header = next(reader, [])
         if len(set(header)) < len(header):
-            raise InputError(f"{file}: got the columns {', '.join(header)}, expected each name once.")
+            raise InputError(
+                f"{file}: the first line is the header; got {quote(', '.join(header), 120)}, expected each name once."
+            )
         for cells in reader:
             if len(cells) != len(header):
                 if not cells:
@@ -160,6 +179,19 @@ def _parquet(file: Path, columns: Sequence[str] | None, size: int, progress: Pro
         raise InputError(f"{file}: no Parquet file that can be read ({error}).") from error
 
 
+def check_ending(path: str | PathLike[str], *more: str) -> tuple[str, str]:
+    """`ending_of` a file to write, which has to be one of `WRITABLE` or ``more``."""
+    ending, packed = ending_of(path)
+    if ending in more and not packed:
+        return ending, packed
+    if ending not in WRITABLE or packed not in ("", ".gz") or (packed and ending == ".parquet"):
+        raise InputError(
+            f"{path}: got the ending {ending + packed!r}, expected one of {', '.join((*more, *WRITABLE))}; of text "
+            "also .gz after it."
+        )
+    return ending, packed
+
+
 @contextmanager
 def row_writer(path: str | PathLike[str], schema: Any) -> Iterator[Callable[[Mapping[str, Any]], None]]:
     """A function that appends columns to a file, which is there when all is written. ``schema`` is Arrow's.
@@ -167,12 +199,7 @@ def row_writer(path: str | PathLike[str], schema: Any) -> Iterator[Callable[[Map
     A list of numbers is one column in JSON lines and Parquet; a CSV gets a column for each of its places.
     """
     pa = require("pyarrow", extra="train")
-    ending, packed = ending_of(path)
-    if ending not in WRITABLE or packed not in ("", ".gz") or (packed and ending == ".parquet"):
-        raise InputError(
-            f"{path}: got the ending {ending + packed!r}, expected one of {', '.join(WRITABLE)}; of text also .gz "
-            "after it."
-        )
+    ending, packed = check_ending(path)
     with replacing(path) as temporary:
         if ending == ".parquet":
             parquet = require("pyarrow.parquet", extra="train")

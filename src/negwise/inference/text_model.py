@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
@@ -13,11 +13,12 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from negwise.errors import InputError, quote
+from negwise.errors import InputError
 from negwise.inference import mining
 from negwise.inference.best_candidates import NOBODY, TopN, check_n, merge, top_n
 from negwise.inference.encoding import BATCH, Floats, batches, encoded, joined, length_of, no_such, resolve, tokens_of
 from negwise.inference.export_folder import export_model
+from negwise.inference.given_values import several
 from negwise.inference.model_folder import ModelFolder
 from negwise.inference.progress import Progress, shown
 from negwise.models import WordTokenizer
@@ -113,8 +114,8 @@ class TextModel:
 
     def search(
         self,
-        queries: Iterable[str] | Floats,
-        corpus: Iterable[str] | NDArray[Any],
+        queries: Iterable[str] | NDArray[Any] | Tensor,
+        corpus: Iterable[str] | NDArray[Any] | Tensor,
         n: int = 10,
         *,
         batch_size: int = 8 * BATCH,
@@ -128,9 +129,8 @@ class TextModel:
         """
         where = resolve(device)
         check_n(n)
-        if isinstance(queries, str):
-            raise InputError(f"queries: got one text, {quote(queries)}, expected several: write [text].")
-        names: list[Any] = list(range(len(queries))) if isinstance(queries, np.ndarray) else list(queries)
+        queries, corpus = _as_array(queries), _as_array(corpus)
+        names: list[Any] = list(range(len(queries))) if isinstance(queries, np.ndarray) else several("queries", queries)
         asked = self._vectors(queries if isinstance(queries, np.ndarray) else names, "left", where)
         if isinstance(corpus, np.ndarray):
             ids, scores = top_n(asked, self._vectors(corpus, "right", where), n)
@@ -163,23 +163,25 @@ class TextModel:
 
     def mine(
         self,
-        pairs: str | PathLike[str] | Iterable[tuple[str, str]],
+        pairs: Any,
         n: int = 4,
         margin: float = 0.05,
         *,
+        columns: Mapping[str, str] | None = None,
         out: str | PathLike[str] | None = None,
         device: str = "auto",
         progress: Progress = False,
     ) -> Any:
         """Hard negatives for the next run: an Arrow table of ``query``, ``positive``, ``negative_1`` to ``negative_n``.
 
-        ``pairs`` is a file that `negwise.train` reads, or (left, right) texts. The negatives of a pair are the right
+        ``pairs`` is what `negwise.train` takes: a file, a frame, a list of dictionaries, with the same ``columns``; or
+        (left, right) texts. The negatives of a pair are the right
         texts of other pairs that score highest, without likely false negatives: right texts that any pair joins with
         the same left text, texts of the same words, and all that come closer to the positive's score than ``margin``,
         in cosine similarity. Where fewer than ``n`` remain, the last are null. ``out`` writes the table: .csv, .jsonl
         or .parquet.
         """
-        return mining.mine(self, pairs, n, margin, out=out, device=device, progress=progress)
+        return mining.mine(self, pairs, n, margin, columns=columns, out=out, device=device, progress=progress)
 
     def export(
         self, folder: str | PathLike[str], *, vectors: bool = False, onnx: bool = False, histories: bool = False
@@ -195,3 +197,8 @@ class TextModel:
                 f"For vectors of texts type: negwise encode {self.home.path} texts.csv --out vectors.npy"
             )
         return export_model(self.home, self.network, folder, onnx=onnx)
+
+
+def _as_array(values: Any) -> Any:
+    """A tensor of vectors as an array; texts as they are."""
+    return values.detach().float().cpu().numpy() if isinstance(values, Tensor) else values

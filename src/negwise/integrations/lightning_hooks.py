@@ -53,7 +53,7 @@ class KHooks:
             )
         self._losses = losses
         for loss in losses:
-            loss.control = self.control
+            loss.set_control(self.control)
         if stage == "fit" and not trainer.fast_dev_run and trainer.ckpt_path is None:
             trainer.num_sanity_val_steps = math.inf
 

@@ -108,6 +108,8 @@ def make_run_log(folder: str | Path | None, rule: Any, seed: int, settings: dict
     """A log in ``folder``, None without one."""
     if folder is None:
         return None
+    if not isinstance(folder, str | Path) or Path(folder).is_file():
+        raise InputError(f"run={folder!r}, expected a folder that is to be made")
     return RunFolderLog(folder, rule if isinstance(rule, str) else describe(rule), seed, settings)
 
 

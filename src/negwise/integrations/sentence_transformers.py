@@ -18,6 +18,7 @@ from torch import Tensor, nn
 from negwise import distributed
 from negwise.errors import InputError, require
 from negwise.integrations.batch_loss import batch_info_nce
+from negwise.integrations.host_copy import HostCopy
 from negwise.integrations.token_ids import any_equal, text_hashes
 from negwise.protocols import Rule
 
@@ -82,6 +83,7 @@ class KRankingLoss:
         self._fresh, self._trains = False, True
         self._ids: list[Tensor] | None = None
         self._present: Tensor | None = None
+        self._found: HostCopy | None = None  # whether texts are equal, and missing
         self._whole: list[Tensor] = []  # vectors of the batch before they are cut to a width
         self._more = "a larger batch"
         if not isinstance(loss, CachedMultipleNegativesRankingLoss):
@@ -102,10 +104,12 @@ class KRankingLoss:
 
     def forward(self, sentence_features: Iterable[dict[str, Tensor]], labels: Tensor) -> Tensor:
         """As the loss's own. Matryoshka calls it once a width with the same features: that is one batch."""
+        if len(columns := list(sentence_features)) < 2:
+            raise InputError("the data has one column of texts; expected two or more: query, positive, negatives")
         self._trains = torch.is_grad_enabled()  # evaluation runs without; the loss's own flag stays where it was
         if sentence_features is not self._features:
             self._features, self._fresh = sentence_features, True
-            self._look_at(list(sentence_features)[1:])
+            self._look_at(columns[1:])
             self._whole = []
             if self.widest is not None and hasattr(self.loss.model.forward, "fn"):
                 self._keep_vectors(self.loss.model.forward)
@@ -134,6 +138,7 @@ class KRankingLoss:
     def _compare(self, embeddings: list[Tensor]) -> Any:
         if self.loss.similarity_fct is cos_sim:
             embeddings = [F.normalize(vectors, dim=-1) for vectors in embeddings]
+        self._keep_what_is_needed()
         return batch_info_nce(
             embeddings[0],
             list(embeddings[1:]),
@@ -170,8 +175,8 @@ class KRankingLoss:
         return calculate_loss
 
     def _look_at(self, columns: list[dict[str, Tensor]]) -> None:
-        """Find equal texts and missing negatives before the model runs: one wait for a GPU, and not in mid-step."""
-        self._ids = self._present = None
+        """Find equal texts and missing negatives before the model runs, so that what is found arrives meanwhile."""
+        self._ids = self._present = self._found = None
         hashes = [text_hashes(features) for features in columns]
         ids = [column for column in hashes if column is not None]
         if len(ids) < len(columns):  # images, or tokens that are not in rows
@@ -181,12 +186,20 @@ class KRankingLoss:
         found = [any_equal(everywhere[0], everywhere[1:])]
         if len(ids) > 1:
             empty = torch.tensor(self.empty, device=ids[0].device)
-            present = torch.stack([~torch.isin(column, empty) for column in ids[1:]], 1)
-            found.append(~present.all())
+            self._present = torch.stack([~torch.isin(column, empty) for column in ids[1:]], 1)
+            found.append(~self._present.all())
+        self._ids = ids
         # All ranks must take the same way, since they gather together.
-        equal, *missing = (distributed.total(torch.stack(found).double()) > 0).tolist()
-        self._ids = ids if equal else None
-        self._present = present if any(missing) else None
+        self._found = HostCopy(distributed.total(torch.stack(found).double()))
+
+    def _keep_what_is_needed(self) -> None:
+        """Without equal texts, and without missing ones, the loss is faster."""
+        if self._found is None:
+            return
+        equal, *missing = self._found.values
+        self._ids = self._ids if equal else None
+        self._present = self._present if any(missing) else None
+        self._found = None
 
 
 def _sampled_widths(loss: Any) -> dict[int, int]:

@@ -11,14 +11,16 @@ the same on a CPU, on a GPU and on any number of ranks.
 from __future__ import annotations
 
 import math
+import reprlib
 import warnings
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from negwise import distributed
-from negwise.draws import check_k
+from negwise.draws import Key, check_k
 from negwise.errors import InputError
 from negwise.integrations.host_copy import HostCopy
 from negwise.integrations.rule_identity import cannot_be_told, depends_on_fraction, describe, difference, identity
@@ -45,10 +47,13 @@ class StepControl:
         self, rule: str | Rule = "online", total_steps: int | None = None, seed: int = 0, *, by_call: bool = True
     ) -> None:
         self.rule: Rule = parse_rule(rule) if isinstance(rule, str) else rule
-        if not isinstance(self.rule, Rule):
+        if isinstance(rule, type) or not isinstance(self.rule, Rule):
             raise InputError(
-                f"got {rule!r} for a rule, expected its text, as 'online' or 'ans:20', or a rule, as AnsK(20)"
+                f"got {rule!r} for a rule, expected its text, as 'online', 'ans:20' or '8', or a rule, as AnsK(20)"
             )
+        if total_steps is not None and (not _is_whole(total_steps) or total_steps < 1):
+            raise InputError(f"total_steps={total_steps!r}, expected the number of optimizer steps of the training")
+        Key(seed, 0)  # refuses what is no seed
         self.seed, self.by_call = seed, by_call
         self.total_steps = total_steps
         self.open_loop = isinstance(self.rule, OpenLoopRule)
@@ -107,6 +112,11 @@ class StepControl:
         """Whether a step has begun and not ended."""
         return self._running
 
+    @property
+    def counted(self) -> bool:
+        """Whether a loss has said what it saw of the micro-batch that runs; not known ``by_call``."""
+        return self._counted
+
     def runs(self, step: int) -> bool:
         """Whether ``step`` has begun and not ended."""
         return self._running and self.step == step
@@ -155,6 +165,12 @@ class StepControl:
         self._log_sums.zero_()
         if not sums["steps"]:
             return {}
+        if not sums["queries"]:
+            self.say_once(
+                "unused",
+                f"no loss used K in {sums['steps']:.0f} steps up to step {self.step}: what trains the model is another "
+                "loss than the one that was told K",
+            )
 
         def ratio(over: str, of: str) -> float | None:
             return sums[over] / sums[of] if sums[of] else None
@@ -238,6 +254,8 @@ class StepControl:
 
     def check_same_training(self, state: dict[str, Any]) -> None:
         """Refuse ``state`` of another rule, seed, or number of steps where K depends on it."""
+        if not isinstance(state, dict) or not self.state_dict().keys() <= state.keys():
+            raise InputError(f"got {reprlib.repr(state)} for a state, expected what state_dict() gave")
         mine, rule = self._identity, describe(self.rule)
         if state["identity"] != mine:
             more = difference(state["identity"], mine)
@@ -310,6 +328,10 @@ class StepControl:
                 "a loss that draws K negatives was called before its first step began. Type loss.control.begin(step) "
                 "at the start of each optimizer step, or pass optimizer= to the loss"
             )
+
+
+def _is_whole(value: object) -> bool:
+    return isinstance(value, int | np.integer) and not isinstance(value, bool)
 
 
 def _made_with(name: str, saved: object, mine: object) -> str:

@@ -33,6 +33,8 @@ class KTrainerCallback(TrainerCallback):  # type: ignore[misc]
         self.control = self._new_control(None)
         self.eval_sums = EvalSums(rows_of_its_own)
         self.losses: list[HoldsControl] = []  # of the model's own
+        self.if_unused = ""
+        """An error to raise where the first step ends and no loss has used K; empty where that may be."""
         self._found: dict[str, float] = {}
         args = trainer.args
         settings = {"framework": type(trainer).__module__.split(".")[0], "batch": args.per_device_train_batch_size}
@@ -40,6 +42,13 @@ class KTrainerCallback(TrainerCallback):  # type: ignore[misc]
         self.log = make_run_log(run, rule, seed, settings)
         self._asked_at_start = args.eval_on_start
         self._can_evaluate = trainer.eval_dataset is not None
+
+    def tell(self, losses: list[HoldsControl]) -> None:
+        """The model's own ``losses`` have their K from here."""
+        self.losses = losses
+        for loss in losses:
+            loss.set_control(self.control)
+            loss.eval_sums = self.eval_sums
 
     def _new_control(self, total_steps: int | None) -> StepControl:
         return StepControl(self.rule, total_steps, self.seed, by_call=False)
@@ -50,8 +59,7 @@ class KTrainerCallback(TrainerCallback):  # type: ignore[misc]
         saved = state.stateful_callbacks.pop(STATE, None)
         if saved is not None:
             self._resume(saved, state.global_step)
-        for loss in self.losses:
-            loss.control, loss.eval_sums = self.control, self.eval_sums
+        self.tell(self.losses)
         # Without an evaluation before the first update, what a pretrained model knew would count as learned.
         wanted = self._can_evaluate and str(getattr(args.eval_strategy, "value", args.eval_strategy)) != "no"
         args.eval_on_start = self._asked_at_start or (wanted and state.global_step == 0)
@@ -79,6 +87,9 @@ class KTrainerCallback(TrainerCallback):  # type: ignore[misc]
 
     def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         del args, state, control
+        if self.if_unused and not self.control.counted:
+            raise InputError(self.if_unused)
+        self.if_unused = ""
         self.control.end()
 
     def on_log(self, args: Any, state: Any, control: Any, logs: dict[str, Any] | None = None, **_: Any) -> None:

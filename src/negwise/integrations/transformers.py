@@ -55,14 +55,27 @@ def attach(
                 f"the model holds a {type(own[0]).__name__}, with its own scores: leave out scores, in_batch, given"
             )
         callback = add_callbacks(trainer, rule, seed, run)
-        callback.losses = own
+        callback.tell(own)
         return callback
     if trainer.compute_loss_func is not None:
         raise InputError(
             "the trainer has a compute_loss_func, which attach would replace. Leave it out; pass what makes scores of "
             "the model's outputs as attach(trainer, rule, scores=...)"
         )
+    if trainer.label_smoother is not None:
+        raise InputError(
+            f"the trainer has label_smoothing_factor={trainer.args.label_smoothing_factor}, and the loss over K "
+            "columns has none: leave it out"
+        )
+    if scores is not None and not callable(scores):
+        raise InputError(f"scores={scores!r}, expected a function, as scores=lambda outputs: outputs.logits")
     callback = add_callbacks(trainer, rule, seed, run)
+    name = type(trainer).__name__
+    callback.if_unused = (
+        f"{name} computes its loss itself and did not use the one that attach brought. For trainers of "
+        "sentence-transformers use negwise.integrations.sentence_transformers or cross_encoder; else let compute_loss "
+        f"of {name} call super().compute_loss, or hold a KCrossEntropy in the model"
+    )
     trainer.compute_loss_func = KLossFunction(callback, scores, in_batch, given)
     # The loss is a mean over its micro-batch on one rank. The trainer takes a compute_loss_func to have divided by the
     # rows of all micro-batches and ranks: it would not divide by the accumulation, and multiply by the ranks.
@@ -94,7 +107,15 @@ class KLossFunction:
     def __call__(self, outputs: Any, labels: Tensor | None, num_items_in_batch: Any = None) -> Tensor:
         del num_items_in_batch
         scores = _logits(outputs) if self.scores is None else self.scores(outputs)
+        if not isinstance(scores, Tensor) or scores.dim() != 2:
+            came = tuple(scores.shape) if isinstance(scores, Tensor) else type(scores).__name__
+            raise InputError(f"scores are {came}; expected a tensor (rows, columns): pass attach(trainer, scores=...)")
         if self.in_batch:
+            if scores.shape[1] < len(scores):
+                raise InputError(
+                    f"in_batch=True and scores have shape {tuple(scores.shape)}; expected a column for each row, the "
+                    "positive of row b at column b. For labels of their own leave in_batch out"
+                )
             labels = torch.arange(len(scores), device=scores.device)
         elif labels is None:
             raise InputError(

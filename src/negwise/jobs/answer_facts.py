@@ -31,7 +31,7 @@ from negwise.tasks import Task
 from negwise.tasks.baselines import baseline_of, baselines_of, corpus_scores
 from negwise.training import load_weights, read_ranks
 
-REST = "for all else, as loading torch and this page"
+REST = "for baselines, this page and all else"
 """Of the whole time, what is neither planning nor training."""
 
 
@@ -62,7 +62,9 @@ def add_answer_facts(
         room = None if budget is None else CORPUS_SHARE * parse_duration(str(budget))
         record = _compared(record, folder, task, compared, device, plan, room)
     candidates = None if record.candidates is None else round(record.candidates)
-    shares = shares_of(record.metrics[0], candidates, measured_costs(plan), most=most, estimate=result.estimate)
+    own = last_k([folder / record.model])
+    costs = measured_costs(plan)
+    shares = shares_of(record.metrics[0], candidates, costs, most=most, own=own, estimate=result.estimate)
     record = replace(record, shares=shares)
     write_record(folder / RESULTS, record)
     _draw(folder)
@@ -88,7 +90,7 @@ def seconds_by_use(seconds: float, record: Results, folder: Path, plan: Plan) ->
     others = sum(one.seconds or 0.0 for one in record.baselines)
     named = {
         "in earlier rounds": 0.0 if plan.start is None else plan.start.seconds,
-        "reading and timing": plan.spent,
+        "loading, reading and timing": plan.spent,
         "training the model": model,
         "training the race's other candidates": trained_seconds(folder) - model - others,
         "training other K to compare": others,

@@ -22,19 +22,28 @@ def shares_of(
     costs: Sequence[StepCost],
     *,
     most: float | None = None,
+    own: float | None = None,
     estimate: Estimate | None = None,
 ) -> tuple[GainShare, ...]:
-    """Shares of the gain in ``metric`` among ``candidates`` at `SHOWN_KS`, at the largest K that was timed, and at
-    ``most``, all that a row can have.
+    """Shares of the gain in ``metric`` among ``candidates`` at `SHOWN_KS`, at the largest K that was timed, at
+    ``own``, the K of the model, and at ``most``, all that a row can have.
 
     The share is None where none was ever measured: among few candidates, and for AUC without an ``estimate``. The
     seconds are those of ``costs``, interpolated between two of them, and None beyond them.
     """
     timed = max((cost.k for cost in costs), default=1.0)
-    ks = [k for k in sorted({*SHOWN_KS, timed}) if most is None or k < most]
-    rows = [(k, False) for k in ks] + ([] if most is None else [(float(most), True)])
+    others = {k for k in (*SHOWN_KS, timed) if own is None or not _same(k, own)}
+    whole = most if most is None or own is None or not _same(most, own) else own
+    ks = [k for k in sorted(others | (set() if own is None else {own})) if whole is None or k < whole]
+    rows = [(k, False) for k in ks] + ([] if whole is None else [(float(whole), True)])
     known = _is_known(metric, candidates, estimate)
-    return tuple(_share(k, metric, candidates, costs, estimate, known, last) for k, last in rows)
+    found = (_share(k, metric, candidates, costs, estimate, known, last) for k, last in rows)
+    return tuple(replace(row, own=row.k == own) for row in found)
+
+
+def _same(k: float, own: float) -> bool:
+    """Whether both are the same number but for rounding."""
+    return abs(k - own) <= 0.01 * own
 
 
 def measured_costs(plan: Plan) -> tuple[StepCost, ...]:

@@ -45,6 +45,7 @@ from negwise.records import (
     TrainingEnd,
     read_result,
 )
+from negwise.report.formatting import metric_name
 from negwise.requests import RunRequest, TrainRequest, parse_duration
 from negwise.schedule.typed_rules import SCHEDULES
 from negwise.tasks import copy_task, max_negatives
@@ -159,7 +160,7 @@ def _train_again(
     folder: Path, prepared: PreparedRace, winner: Candidate, decisions: RaceLog, seed: int, log: Log
 ) -> None:
     """Another seed of the candidate that won, from the start."""
-    log(f"Training {winner.name} with seed {seed} ...")
+    log(f"Training the same with seed {seed} ...")
     own = replace(request_of(prepared, winner, last(decisions)), seed=seed, out=str(folder_of(folder, winner, seed)))
     fit_task(own, task_of(prepared, own), str(own.out), should_stop=may_end(own, prepared))
     keep_best(Path(str(own.out)), optimizer=False)
@@ -210,7 +211,8 @@ def end_in_words(end: TrainingEnd, metric: str, best: BestStep | None) -> str:
     """Why training ended, and what was left over."""
     if end.why == "level":
         since = "" if best is None else f" since step {best.step}"
-        told = f"Training ended at step {end.step} of {end.planned}: validation {metric} has not risen{since}."
+        name = metric_name(metric)
+        told = f"Training ended at step {end.step} of {end.planned}: validation {name} has not risen{since}."
     else:
         told = f"Training ended at step {end.step}, where the recipe's epochs end."
     if end.seconds_left is None:

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-import math
 import os
 from dataclasses import replace
 
 from negwise.errors import InputError
 from negwise.records import RunLengths, StepTimes
+from negwise.report.undertrained import budget_text
 
 PILOT_SHARE = 0.3
 """Of the budget. A pilot that converges sooner leaves its rest unused."""
 SLOWER, ALONE = 1.3, 1.05
 """Runs side by side, and one alone with what is not steps, take this much longer than timed steps."""
-EVALUATION_SHARE, FEWEST_EVALUATIONS, MOST_EVALUATIONS = 0.1, 5, 20
-"""Of one run: evaluations may take a tenth of the time of its steps."""
+EVALUATION_SHARE, AIMED_SHARE = 0.1, 0.05
+"""Of one run: evaluations may take a tenth of the time of its steps, and do where that is what the fewest take. More
+than those are made only where all of them take half of that."""
+FEWEST_EVALUATIONS, MOST_EVALUATIONS = 5, 20
 FEWEST_QUERIES = 500
 RISING = 200
 """Steps over which a K that is set while training rises: so far about 150 on texts. They cost the mean of both ends."""
@@ -30,8 +32,8 @@ STEPS = 1000
 
 
 def evaluations_of(times: StepTimes, steps: int) -> int:
-    """Evaluations of one run of ``steps`` steps: a tenth of its time, but 5 to 20."""
-    affordable = EVALUATION_SHARE * steps * times.step / max(times.evaluation, 1e-9)
+    """Evaluations of one run of ``steps`` steps: a twentieth of its time, but 5 to 20."""
+    affordable = AIMED_SHARE * steps * times.step / max(times.evaluation, 1e-9)
     return int(min(max(affordable, FEWEST_EVALUATIONS), MOST_EVALUATIONS, steps))
 
 
@@ -104,11 +106,19 @@ def fair_queries(queries: int, seconds: float, evaluations: int, room: float | N
 
 
 def plan_one_run(
-    times: StepTimes, *, runs: int, jobs: int, steps: int | None, budget: float | None, most: int
+    times: StepTimes,
+    *,
+    runs: int,
+    jobs: int,
+    steps: int | None,
+    budget: float | None,
+    most: int,
+    whole: float | None = None,
 ) -> RunLengths:
     """Steps as asked for; else as many as ``budget`` seconds of training have room for, and at most ``most``.
 
-    ``most`` is where the recipe ends. Each of ``runs`` seeds has the whole budget.
+    ``most`` is where the recipe ends. Each of ``runs`` seeds has the whole budget. ``whole`` is what was typed, with
+    what comes before training and after it.
     """
     if steps is None and budget is None:
         steps = most
@@ -121,11 +131,12 @@ def plan_one_run(
             fitting = int(room / (times.step - _saved(times, 1)))
         if fitting < FEWEST:
             need = _slower(jobs) * (FEWEST * (1 + EVALUATION_SHARE) * times.step + tests)
-            more = (need - budget) / (1 - LAST_SHARE - CORPUS_SHARE)
+            enough = (budget if whole is None else whole) + (need - budget) / (1 - LAST_SHARE - CORPUS_SHARE)
             raise InputError(
-                f"budget: too short. {max(budget, 0.0):.0f} s are left for training, and {FEWEST} steps "
-                f"need about {need:.0f} s ({times.step:.2g} s a step, {times.evaluation:.2g} s an evaluation). Type a "
-                f"--budget that is {math.ceil(more)} s larger, or more."
+                f"budget: too short. Loading, reading, timing and the page leave {max(budget, 0.0):.0f} s for "
+                f"training, and {FEWEST} steps need about {need:.0f} s ({times.step:.2g} s a step, "
+                f"{times.evaluation:.2g} s an evaluation). Type --budget {budget_text(enough)} or more. The next try "
+                "may need less, because what was read and compiled is kept."
             )
         steps = min(fitting, most)
     evaluations = evaluations_of(times, steps) + 2

@@ -8,6 +8,8 @@ from negwise.jobs.preparation import format_duration
 from negwise.jobs.race import rung_step
 from negwise.jobs.race_plan import PreparedRace, step_seconds
 from negwise.records import Candidate, RaceStart
+from negwise.report.formatting import metric_name
+from negwise.report.k_in_words import format_k
 from negwise.requests import RunRequest, parse_duration
 
 
@@ -15,14 +17,24 @@ def explain(start: RaceStart, prepared: PreparedRace, request: RunRequest) -> st
     """The plan in a few sentences, with the time of all of it."""
     first, raced = start.candidates[0], len(start.candidates) + bool(start.joins)
     time_of_all = f"{_time_in_words(start, prepared, request)} {start.reason}"
+    ks = _k_in_words(first, prepared)
     if len(start.candidates) == 1:
-        return f"Plan: {first.steps} steps. {time_of_all}"
+        return f"Plan: {first.steps} steps with {ks}. {time_of_all}"
     names = "; ".join(one.name for one in start.candidates)
     later = f"; then {' or '.join(one.name for one in start.joins)}" if start.joins else ""
     return (
         f"Plan: a race of {raced} candidates for {rung_step(first)} steps ({names}{later}). "
-        f"The best goes on to about {first.steps} steps. {time_of_all}"
+        f"The best goes on to about {first.steps} steps, with {ks}. {time_of_all}"
     )
+
+
+def _k_in_words(candidate: Candidate, prepared: PreparedRace) -> str:
+    """K = 64 for HR@5; K = 20; K by the rule online."""
+    k = prepared.plan.times.k if candidate.max_k is None else candidate.max_k
+    if candidate.rule == "metric":
+        return f"K = {format_k(k)} for {metric_name(prepared.metrics[0])}"
+    typed = candidate.rule.replace(".", "", 1).isdecimal() or candidate.rule == "all"
+    return f"K = {format_k(k)}" if typed else f"K by the rule {candidate.rule}"
 
 
 def _time_in_words(start: RaceStart, prepared: PreparedRace, request: RunRequest) -> str:
@@ -30,7 +42,8 @@ def _time_in_words(start: RaceStart, prepared: PreparedRace, request: RunRequest
     main, each = planned_seconds(start, prepared, request)
     told, why, budget = f"about {format_duration(main)}", "", request.budget
     if budget is not None and ends_by_time(start, prepared, request):
-        told = budget if prepared.plan.start is None else f"{told}, the rest of {budget},"
+        goes_on = prepared.plan.start is not None and prepared.plan.start.goes_on
+        told = f"{told}, the rest of {budget}," if goes_on else budget
     elif budget is not None:
         what = "the steps that were typed" if request.steps is not None else "the recipe's epochs"
         told, why = f"{told} of {budget}", f" {what[0].upper()}{what[1:]} end then."

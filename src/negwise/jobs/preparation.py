@@ -5,6 +5,7 @@ from __future__ import annotations
 import platform
 import time
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from dataclasses import asdict, dataclass, replace
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -23,7 +24,7 @@ from negwise.jobs.worker_pool import ask_worker
 from negwise.records import JOB, JobRecord, Plan, RunLengths, StepTimes, decode, read_record, write_record
 from negwise.requests import TASK_OF, RunRequest, SweepRequest, TrainRequest, identity_of, parse_duration
 from negwise.requests.training_requests import POOL
-from negwise.stages import signs_of_life
+from negwise.stages import listening_since, signs_of_life
 from negwise.tasks.recipes import METRICS, kind_of_data, resolve_device, with_recipe
 from negwise.training import config_changes
 
@@ -107,7 +108,7 @@ def look_at_data(
     folder: Path, request: RunRequest | SweepRequest, kind: str, arms: Sequence[Arm], log: Log
 ) -> tuple[DataReport, JobRecord | None]:
     """What is in the data, and the job that ``folder`` has, if any; a request that the data cannot meet is refused."""
-    with signs_of_life(log):
+    with nullcontext() if listening_since() else signs_of_life(log):
         report = inspect(request.data, columns=request.columns, positive=request.positive, skip_bad=request.skip_bad)
     if report.negatives.most < 1:
         raise InputError(
@@ -149,6 +150,8 @@ def metrics_of(training: TrainRequest) -> tuple[str, ...]:
 def ceiling_of(request: RunRequest | SweepRequest, report: DataReport) -> float:
     """The most negatives that a row can have."""
     most = float(report.negatives.most)
+    if "impressions" in report.counts and request.negatives not in (None, "impression"):
+        return max(report.counts[name] for name in ("news", "items") if name in report.counts) - 1.0
     pooled = report.kind == "pairs" and (request.negatives == "pool" or (request.negatives is None and request.pool))
     return min(most, float(request.pool or POOL)) if pooled else most
 

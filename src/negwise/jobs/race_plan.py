@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -37,6 +38,7 @@ from negwise.jobs.step_timing import costs_in_words, time_one_run
 from negwise.metrics.model_ranking import subset
 from negwise.records import Candidate, Horizon, Plan, RaceStart, Start, StepTimes, read_run
 from negwise.requests import RunRequest, TrainRequest, identity_of, parse_duration
+from negwise.stages import listening_since
 from negwise.tasks import Task, make_task
 from negwise.tasks.recipes import resolve_device
 
@@ -66,7 +68,7 @@ class PreparedRace:
 
 def prepare_race(folder: Path, request: RunRequest, arm: Arm, log: Log, *, keep: bool = True) -> PreparedRace:
     """Look at the data, time steps and plan; or resume the plan that ``folder`` has. ``keep``: write the plan there."""
-    began = time.monotonic()
+    began = min(time.monotonic(), listening_since() or math.inf)  # loading torch came before
     report, found = look_at_data(folder, request, "run", (arm,), log)
     device = resolve_device(request.device) if found is None else str(found.machine["device"])
     _, threads = parallelism(1, device, 1)
@@ -154,7 +156,7 @@ def _new_plan(
     test = fair_queries(sizes["test"], times.evaluation * sizes["test"] / sizes["val"], 1, room)
     times = replace(times, evaluation=times.evaluation * (val or sizes["val"]) / sizes["val"])
     most = epochs * times.epoch
-    lengths = plan_one_run(times, runs=1, jobs=1, steps=request.steps, budget=left, most=most)
+    lengths = plan_one_run(times, runs=1, jobs=1, steps=request.steps, budget=left, most=most, whole=typed)
     return Plan(
         lengths, times, round(spent, 3), training.threads or 1, identity_of(training), (), costs, val, test, start
     )

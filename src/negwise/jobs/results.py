@@ -324,13 +324,18 @@ def _learnt_less(results: Results) -> list[str]:
     base = next((arm for arm in results.arms if arm.rule == BASE), None)
     pilot = None if results.pilot is None else results.pilot.val_auc
     reached = None if base is None else mean_over_seeds(base, "auc", "val")[0]
-    if base is None or pilot is None or reached is None or separation(reached) <= FURTHER * separation(pilot):
+    if base is None or pilot is None or reached is None or _separation(reached) <= FURTHER * _separation(pilot):
         return []
     return [
         f"K = 1 reached a validation AUC of {reached:.3f} at learning rate {base.learning_rate:g}, the pilot "
         f"{pilot:.3f}: K* comes from a model that had learnt less. A pilot at that rate (--learning-rate) may give "
         "another."
     ]
+
+
+def _separation(auc: float) -> float:
+    """Without bound for an AUC of 0 or 1, as few queries may have."""
+    return separation(auc) if 0 < auc < 1 else math.copysign(math.inf, auc - 0.5)
 
 
 def _disagreement(results: Results, estimate: Estimate) -> list[str]:

@@ -23,7 +23,7 @@ from negwise.requests.training_requests import parse_samplers
 from negwise.schedule import check_rule, parse_rule
 from negwise.schedule.typed_rules import DEFAULT_RULE, needs_data
 from negwise.tasks import Task, make_task, max_negatives, query_candidates, with_recipe
-from negwise.tasks.recipes import rate_schedule, resolve_device
+from negwise.tasks.recipes import rate_schedule
 from negwise.training import Display, EpochOrder, OpenRun, Settings, ShouldStop, open_run
 
 OUT = "negwise-train"
@@ -158,12 +158,11 @@ def steps_of(request: TrainRequest, task: Task) -> int:
 
 
 def make_optimizer(request: TrainRequest, parameters: Iterable[nn.Parameter]) -> torch.optim.Optimizer:
-    """Adam, or AdamW where there is weight decay. On a GPU one kernel updates all weights."""
+    """Adam, or AdamW where there is weight decay. Fused, it reads and writes all that it needs once."""
     assert request.learning_rate is not None
-    fused = True if resolve_device(request.device) == "cuda" else None
     if request.weight_decay:
-        return torch.optim.AdamW(parameters, request.learning_rate, weight_decay=request.weight_decay, fused=fused)
-    return torch.optim.Adam(parameters, lr=request.learning_rate, fused=fused)
+        return torch.optim.AdamW(parameters, request.learning_rate, weight_decay=request.weight_decay, fused=True)
+    return torch.optim.Adam(parameters, lr=request.learning_rate, fused=True)
 
 
 def make_rule(request: TrainRequest, task: Task) -> Rule:

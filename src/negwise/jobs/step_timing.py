@@ -138,7 +138,8 @@ def _timed(
         tempfile.TemporaryDirectory() as folder,
         open_task(short, bare, folder, rule=rule, show=False, checkpoints=False) as run,
     ):
-        run.advance(1)  # which is slower than all others
+        with stage("the first step, which may compile"):
+            run.advance(1)  # which is slower than all others
         for k in ks:
             now["k"] = k
             found.append(StepCost(k, shortest(_spent(run, Path(folder), each, device))))
@@ -155,7 +156,13 @@ def _timed(
                 break
             found.append(StepCost(k, shortest(spent)))
             room -= sum(spent)
-    return tuple(found)
+    return undisturbed(found)
+
+
+def undisturbed(costs: Sequence[StepCost]) -> tuple[StepCost, ...]:
+    """``costs``, whose K rise, without disturbances: a step does no more work than one with more negatives."""
+    least = [*itertools.accumulate((cost.seconds for cost in reversed(costs)), min)]
+    return tuple(replace(cost, seconds=seconds) for cost, seconds in zip(costs, reversed(least), strict=True))
 
 
 def _spent(run: OpenRun, folder: Path, steps: int, device: str) -> list[float]:
@@ -204,7 +211,9 @@ def free_in_words(plan: Plan) -> str:
     least = min(cost.seconds for cost in plan.costs)
     k = max(cost.k for cost in plan.costs if cost.seconds <= FREE * least)
     largest = ", the largest that was timed," if k == plan.costs[-1].k else ""
-    return f"K = {_number(k)}{largest} is nearly free." if k > plan.costs[0].k else "Each negative costs time."
+    if k > plan.costs[0].k:
+        return f"Negatives are nearly free up to K = {_number(k)}{largest.rstrip(',')}."
+    return "Each negative costs time."
 
 
 def _number(k: float) -> str:

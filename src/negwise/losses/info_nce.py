@@ -6,16 +6,17 @@ impl            memory beside inputs and gradients              supports
 ``reference``   every score, several copies                     double backward, ``torch.compile``, ``torch.func.grad``
 ``streamed``    a few MB, whatever K                            first derivatives; not inside ``torch.compile``
 ``fused``       (B, D), and (B, K) ids for a table's gradient   the same, on CUDA with Triton, in float32 at most
-``counted``     (B, D), and (B, M) counts                       the same, for ids into a small table, in half precision
-``auto``        chooses one: a kernel on CUDA, else ``streamed``, or ``reference``; `which_impl` says which and why
+``counted``     (B, D), and (B, M) counts; a few MB on a CPU    ids into a small table; on CUDA in half precision
+``auto``        chooses one: a kernel on CUDA, else one of the others; `which_impl` says which and why
 ==============  ==============================================  ===================================================
 
-The kernels, ``fused`` and ``counted``, do not wait for the GPU, so they cannot check values before they compute. A bad
-value (a NaN, an id outside the table) makes the loss of its row NaN at once. The error is raised later: by the next
-call of `info_nce` on the GPU or of its backward pass, or by ``negwise.losses.raise_deferred_errors()`` after the GPU
-has finished. With ``counted``, a vector of the table that is not finite may make other rows NaN, too. The other
-implementations raise the error before they return. Inside ``torch.compile`` they cannot check values, and a NaN stays.
-There a call is one graph at any K, as long as its tensors keep their shapes: a fixed width, with K in ``mask``.
+The kernels, ``fused`` and on CUDA ``counted``, do not wait for the GPU, so they cannot check values before they
+compute. A bad value (a NaN, an id outside the table) makes the loss of its row NaN at once. The error is raised later:
+by the next call of `info_nce` on the GPU or of its backward pass, or by ``negwise.losses.raise_deferred_errors()``
+after the GPU has finished. With ``counted`` on CUDA, a vector of the table that is not finite may also make other rows
+NaN. The other implementations raise the error before they return. Inside ``torch.compile`` they cannot check values,
+and a NaN stays. There a call is one graph at any K, as long as its tensors keep their shapes: a fixed width, with K in
+``mask``.
 
 Shapes: B rows (queries), K negatives per row, M rows of a shared set or a table, D width.
 """
@@ -29,7 +30,7 @@ import torch
 from torch import Tensor
 
 from negwise.errors import InputError
-from negwise.losses import fused, reference, streamed
+from negwise.losses import fused, reference, streamed, table_counts
 from negwise.losses.arrange import arrange, arrange_draw, resolve_draw
 from negwise.losses.checks import (
     check_finite,
@@ -48,9 +49,11 @@ from negwise.protocols import Draw
 TORCH_IMPLS: dict[str, Callable[[Tensor, Tensor, Layout, Masking, bool], RowLosses]] = {
     "reference": reference.reference_losses,
     "streamed": torch.compiler.disable(streamed.streamed_losses),  # type: ignore[no-untyped-call]
+    "counted": torch.compiler.disable(table_counts.counted_losses),  # type: ignore[no-untyped-call]
 }
+"""In plain torch, on any device."""
 KERNEL_IMPLS = ("fused", "counted")
-IMPLEMENTATIONS = (*TORCH_IMPLS, *KERNEL_IMPLS)
+IMPLEMENTATIONS = ("reference", "streamed", *KERNEL_IMPLS)
 
 
 STREAM_THRESHOLD = 2**19
@@ -124,7 +127,7 @@ def info_nce(
     check_tensors({"ids": id_tensor, "mask": mask, "log_q": log_q, "positive_ids": positive_ids, "weight": weight})
     dtype = check_vectors(query, positive, negatives)
     chosen, layout, masking = _plan(impl, query, positive, negatives, ids, mask, log_q, positive_ids, dtype)
-    if isinstance(layout, DrawnKeys | CountedKeys) or chosen.impl in KERNEL_IMPLS:
+    if isinstance(layout, DrawnKeys | CountedKeys) or chosen.impl == "fused":
         check_temperature(temperature, query, dtype, check_values=False)
         rows = fused.fused_losses(query, positive, temperature, layout, masking, stats)
         weight = check_reduction(reduction, weight, rows.loss, check_values=False)
@@ -240,7 +243,7 @@ def _plan(
                     else f"kernels for {query.device.type} that do not wait for the GPU"
                 )
                 return ChosenImpl("fused", why), layout, masking
-    if impl in KERNEL_IMPLS:
+    if impl == "fused":
         raise InputError(f"impl={impl!r}, but {reason}. Pass impl='auto'")
     ids, mask = resolve_draw(query, negatives, ids, mask, log_q)
     layout, masking = arrange(query, positive, negatives, ids, mask, log_q, positive_ids, dtype)
@@ -248,10 +251,15 @@ def _plan(
 
 
 def _choose(impl: str, layout: Layout, masking: Masking, rows: int, dtype: torch.dtype) -> ChosenImpl:
+    if impl == "counted" and (reason := table_counts.cannot_count_here(layout, masking)) is not None:
+        raise InputError(f"impl={impl!r}, but {reason}. Pass impl='auto'")
     if impl != "auto":
         return ChosenImpl(impl, "as requested")
     if torch.compiler.is_compiling():
         return ChosenImpl("reference", "torch.compile cannot trace the streamed pass")
+    if table_counts.worth_counting_here(layout, masking):
+        size = len(layout.keys)
+        return ChosenImpl("counted", f"{masking.width:,} ids per row into a table of {size:,}: counting is less work")
     numbers = layout.copied_size(rows, masking.width, masking.partial, dtype)
     if numbers < STREAM_THRESHOLD:
         return ChosenImpl(

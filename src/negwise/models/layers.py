@@ -24,6 +24,26 @@ SDPA_BACKENDS = [SDPBackend.EFFICIENT_ATTENTION, SDPBackend.MATH]
 """Without cuDNN, which is slow at each new shape: about 100 ms on an H200, and every step has a new number of texts."""
 
 
+class Dropout(nn.Module):
+    """Zeroes each element with probability ``p`` while training and scales the others up, as `torch.nn.Dropout` does.
+
+    On a CPU a third of its time: it draws 16 random bits for an element, so that ``p`` is rounded to 1 / 65,536.
+    """
+
+    def __init__(self, p: float) -> None:
+        super().__init__()
+        check_probabilities(dropout=p)
+        self.p = p
+
+    def forward(self, x: Tensor) -> Tensor:
+        kept = round((1 - self.p) * 2**16)
+        if not self.training or kept in (0, 2**16) or x.device.type != "cpu":
+            return F.dropout(x, self.p, self.training)
+        words = torch.empty(-(-x.numel() // 4), dtype=torch.int64).random_(-(2**63), None)  # four elements in each
+        bits = words.view(torch.int16)[: x.numel()].view(x.shape)
+        return x * (bits < kept - 2**15).to(x.dtype).mul_(2**16 / kept)
+
+
 class AdditivePooling(nn.Module):
     """Weighted mean over positions with weights softmax(q . tanh(W x + b)): (N, L, E) -> (N, E)."""
 
@@ -124,7 +144,7 @@ class Encoder(nn.Module):
     def __init__(self, context: nn.Module, width: int, pooling: int, dropout: float) -> None:
         super().__init__()
         self.context = context
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = Dropout(dropout)
         self.pooling = AdditivePooling(width, pooling)
 
     def forward(self, x: Tensor, mask: Tensor) -> Tensor:

@@ -14,12 +14,13 @@ from typing import Any, Protocol
 
 import numpy as np
 import torch
+import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from negwise.errors import InputError
 from negwise.models.hyperparameters import EMBEDDING_STD
-from negwise.models.layers import check_positive_ints, check_probabilities
+from negwise.models.layers import Dropout, check_positive_ints
 from negwise.models.word_vectors import WordVectors
 from negwise.words import split_words
 
@@ -95,10 +96,9 @@ class WordEmbedding(nn.Module):
     def __init__(self, n_words: int, width: int, dropout: float, vectors: Any = None) -> None:
         super().__init__()
         check_positive_ints(n_words=n_words, embedding=width)
-        check_probabilities(dropout=dropout)
         initial = _random_embeddings(n_words, width) if vectors is None else _check_vectors(vectors, n_words)
         self.embedding = nn.Embedding(n_words, initial.shape[1], padding_idx=0, _weight=initial)
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = Dropout(dropout)
 
     @property
     def width(self) -> int:
@@ -120,8 +120,12 @@ def encode_by_length(tokens: Tensor, words: WordEmbedding, encoder: nn.Module) -
     length, order = (tokens != 0).sum(1).sort(stable=True)
     # Keep one column: some layers cannot take an empty text.
     widths = [max(1, int(part[-1])) for part in length.tensor_split(chunks)]
+    # Chunks look up a table of the words that are here: the gradient of all words is then made once, not once a chunk.
+    distinct, places = torch.unique(tokens, return_inverse=True)
+    table = words.embedding(distinct)
     parts = [
-        encoder(*words(tokens[part][:, :width])) for part, width in zip(order.tensor_split(chunks), widths, strict=True)
+        encoder(words.dropout(F.embedding(places[part][:, :width], table)), tokens[part][:, :width] != 0)
+        for part, width in zip(order.tensor_split(chunks), widths, strict=True)
     ]
     return torch.cat(parts).index_select(0, order.argsort())
 

@@ -9,7 +9,7 @@ from functools import cache
 import torch
 from torch import Tensor, nn
 
-from negwise.models.layers import SelfAttention, check_positive_ints
+from negwise.models.layers import Dropout, SelfAttention, check_positive_ints
 
 
 class TransformerLayer(nn.Module):
@@ -26,7 +26,7 @@ class TransformerLayer(nn.Module):
         self.widen = nn.Linear(width, inner)
         self.narrow = nn.Linear(inner, width)
         self.inner_norm = nn.LayerNorm(width)
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = Dropout(dropout)
         self.activation = activation
 
     def forward(self, x: Tensor, mask: Tensor) -> Tensor:
@@ -50,7 +50,7 @@ class Transformer(nn.Module):
         super().__init__()
         check_positive_ints(layers=layers)
         self.norm = nn.LayerNorm(heads * head_dim)
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = Dropout(dropout)
         self.layers = nn.ModuleList(
             TransformerLayer(heads, head_dim, inner, dropout, activation) for _ in range(layers)
         )

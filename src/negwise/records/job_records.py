@@ -210,8 +210,9 @@ class CorpusScores:
 class GainShare:
     """The forecast share of the gain at K = ``k``, and the ``seconds`` of a step with it; None where not known.
 
-    ``low`` and ``high`` are the error of such forecasts. ``all`` marks the most negatives that there are, and
-    ``interpolated`` seconds that lie between those of two K that were timed.
+    ``low`` and ``high`` are the error of such forecasts. ``all`` marks the most negatives that there are, ``own`` the K
+    that the model had at the end of training, and ``interpolated`` seconds that lie between those of two K that were
+    timed.
     """
 
     k: float
@@ -222,6 +223,7 @@ class GainShare:
     seconds: float | None = None
     all: bool = False
     interpolated: bool = False
+    own: bool = False
 
 
 @dataclass(frozen=True)

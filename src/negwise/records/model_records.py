@@ -102,7 +102,12 @@ def with_manifest(record: ModelRecord, files: Mapping[str, bytes]) -> dict[str, 
 def read_model_record(folder: Path) -> ModelRecord:
     """The ``model.json`` of ``folder``; one of another version, or that was changed, is refused."""
     path = folder / MODEL
-    values = read_json(path)
+    try:
+        values = read_json(path)
+    except InputError as error:
+        raise InputError(
+            f"{path}: it was changed or cut off since it was written, and is no JSON. Copy the folder again, whole."
+        ) from error
     found = values.get("format") if isinstance(values, dict) else None
     if not isinstance(found, int):
         raise InputError(

@@ -45,7 +45,7 @@ def reason_in_words(reason: str | None, rule: str) -> str:
         by = " The win rate stands in for that share." if found[2] else ""
         return f"K grew as far as the model puts a positive above all its negatives in {share} of the rows.{by}"
     if found := re.fullmatch(r"bounded by K for (\S+), ([\d.e+]+)", reason):
-        return f"{format_k(float(found[2]))} negatives are enough for {metric_name(found[1])} among these candidates."
+        return f"{metric_name(found[1])} asks for {format_k(float(found[2]))}, so K grew no further."
     if reason == "bounded by validation, far behind training":
         return "The last evaluation held K back: the model ranked its training data far better than new data."
     if reason == "bounded by the validation ranks":  # of earlier versions, whatever the training ranks were
@@ -62,11 +62,13 @@ def reason_in_words(reason: str | None, rule: str) -> str:
 def metric_reason(k: float, metric: str, candidates: float | None, most: float | None = None) -> str:
     """Why ``k`` was the K of the rule ``metric``: a query has ``candidates``, a row at most ``most`` negatives."""
     wanted = None if candidates is None else max(candidates / discount_area(metric, round(candidates)), INFORMATION)
+    among = "" if candidates is None else f" among {round(candidates):,} candidates"
     if wanted is None or k >= NEARLY * wanted:
-        return f"{format_k(k)} negatives are enough for {metric_name(metric)} among these candidates."
+        return f"{metric_name(metric)}{among} asks for {format_k(k)}."
     if most is not None and k >= most:
         return "These are all the negatives that a row has."
-    return f"{metric_name(metric)} asks for {format_k(wanted)}. K is what the time allows, or what fits into memory."
+    asked = f"{metric_name(metric)}{among} asks for {format_k(wanted)}"
+    return f"{asked}. K is what the time allows, or what fits into memory."
 
 
 def format_k(k: float) -> str:

@@ -13,21 +13,26 @@ from negwise.report.score_table import (
     ShareTable,
     baseline_notice,
     baseline_stat,
+    baseline_verdict,
     comparison_notice,
     difference_in,
-    lead_over,
     score_stat,
     score_table,
     share_table,
     strongest,
 )
 from negwise.report.stat_tile import Stat
-from negwise.report.undertrained import find_undertrained, undertrained_text
+from negwise.report.undertrained import HARDLY, find_undertrained, undertrained_text
 from negwise.requests import parse_duration
 from negwise.theory.gain_advice import Compared, advice, contradiction
+from negwise.theory.metric_k import discount_area
 
+_PLUS_MINUS = "\N{PLUS-MINUS SIGN}"
 FEW_QUERIES = 50
 """Test queries below which a score says little."""
+SIGMAS = 2.0
+"""Standard errors that a score must be above that of a random order."""
+NO_BETTER = "The model is no better than a random order"
 LEAST = 0.1
 """Seconds below which a part of the cost is not named."""
 
@@ -54,10 +59,11 @@ def model_answer(report: ReportData) -> ModelAnswer:
     run = arm.done[0]
     course = k_over_training(run.log)
     notices = _notices(report, arm, run)
+    headline = _headline(report, run, course, notices)
     answer = ModelAnswer(
-        headline=_headline(report, run, course, hardly_trained=any("hardly trained" in text for text in notices)),
-        lead=f"{_request_text(report)} {_course_text(course, arm)}".strip(),
-        notices=notices,
+        headline=headline,
+        lead=_request_text(report),
+        notices=tuple(_without(headline, notice) for notice in notices),
         stats=tuple(_stats(report, arm, run, course)),
         scores=score_table(report, run),
         shares=share_table(report.shares),
@@ -79,22 +85,27 @@ def _compared(report: ReportData) -> list[Compared]:
     return [Compared(k, gap) for k, gap in trained if k is not None and gap is not None]
 
 
-def _headline(report: ReportData, run: SeedRun, course: KOverTraining | None, *, hardly_trained: bool) -> str:
+def _headline(report: ReportData, run: SeedRun, course: KOverTraining | None, notices: Sequence[str]) -> str:
+    """What would mislead most; else the score and K."""
     found = strongest(report)
-    if found is not None and lead_over(found[1]) != "ahead":
-        name = "the most popular items" if found[0].name == "most popular" else found[0].name
-        how = "does not beat" if lead_over(found[1]) == "behind" else "is level with"
-        return f"The model {how} {name}."
-    if hardly_trained:
-        return "The model is hardly trained."
+    verdicts = [NO_BETTER, *([] if found is None else [baseline_verdict(*found)]), HARDLY]
+    for verdict in verdicts:
+        if any(notice.startswith(f"{verdict}: ") for notice in notices):
+            return f"{verdict}."
     metric = report.metrics[0]
     value = None if run.test is None else run.test.value(metric)
     score = "A model" if value is None else f"{metric_name(metric)} {value:.3f}"
     return score if course is None else f"{score} with {course.text}"
 
 
+def _without(headline: str, notice: str) -> str:
+    """``notice`` without what the headline says already."""
+    rest = notice.removeprefix(f"{headline.removesuffix('.')}: ")
+    return f"{rest[0].upper()}{rest[1:]}" if rest.split(" ", 1)[0].islower() else rest  # nDCG@10 keeps its n
+
+
 def _notices(report: ReportData, arm: ArmRuns, run: SeedRun) -> tuple[str, ...]:
-    found = [baseline_notice(report, run.test), comparison_notice(report)]
+    found = [_no_better_text(report, run), baseline_notice(report, run.test), comparison_notice(report)]
     steps = run.steps or 0
     if run.best_step == 0:
         found.append(
@@ -110,6 +121,21 @@ def _notices(report: ReportData, arm: ArmRuns, run: SeedRun) -> tuple[str, ...]:
     if len(arm.seeds) > len(arm.done):
         found.append(f"{len(arm.seeds) - len(arm.done)} of {len(arm.seeds)} seeds are not done.")
     return tuple(text for text in found if text is not None)
+
+
+def _no_better_text(report: ReportData, run: SeedRun) -> str | None:
+    """That the test score is within two standard errors of a random order's."""
+    metric = report.metrics[0]
+    value, error = (None, None) if run.test is None else (run.test.value(metric), run.test.error(metric))
+    if value is None or error is None or report.candidates is None:
+        return None
+    chance = discount_area(metric, round(report.candidates)) / report.candidates
+    if value - SIGMAS * error > chance:
+        return None
+    return (
+        f"{NO_BETTER}: {metric_name(metric)} is {value:.4f} {_PLUS_MINUS} {error:.4f}, and a random order of "
+        f"{format_count(round(report.candidates))} candidates has {chance:.4f}."
+    )
 
 
 def _chance_text(report: ReportData) -> str | None:
@@ -139,9 +165,18 @@ def _stats(report: ReportData, arm: ArmRuns, run: SeedRun, course: KOverTraining
             why = metric_reason(course.end, report.metrics[0], report.candidates, most)
         found.append(Stat("negatives per positive", course.text, note=why))
     if run.test is not None:
-        found.append(score_stat(report, run.test, report.metrics[0]))
+        found += [score_stat(report, run.test, report.metrics[0]), _seeds(arm, run, report.metrics[0])]
     found += [baseline_stat(report), _cost(report, run)]
     return [stat for stat in found if stat is not None]
+
+
+def _seeds(arm: ArmRuns, run: SeedRun, metric: str) -> Stat | None:
+    """The mean over seeds, where there are several."""
+    mean = arm.test(metric)
+    if mean.value is None or mean.se is None:
+        return None
+    note = f"{_PLUS_MINUS} is over seeds. The model is seed {run.seed}."
+    return Stat(f"mean of {mean.n} seeds", f"{mean.value:.4f}", f"{_PLUS_MINUS} {mean.se:.4f}", note)
 
 
 def _cost(report: ReportData, run: SeedRun) -> Stat | None:
@@ -152,19 +187,7 @@ def _cost(report: ReportData, run: SeedRun) -> Stat | None:
         trained = sum(one.seconds or 0.0 for arm in report.arms for one in arm.seeds)
         return Stat("time of training", format_seconds(trained))
     parts = [f"{format_seconds(seconds)} {use}" for use, seconds in report.seconds_by_use.items() if seconds >= LEAST]
-    note = f"{', '.join(parts)}; without starting and ending Python" if parts else ""
-    return Stat("cost, all of it", format_seconds(report.seconds), note=note)
-
-
-def _course_text(course: KOverTraining | None, arm: ArmRuns) -> str:
-    if course is None:
-        return ""
-    if course.text.count("\N{RIGHTWARDS ARROW}") == 0:
-        return f"K was {course.text.removeprefix('K = ')} throughout training."
-    start, _, end = course.text.removeprefix("K = ").partition(" \N{RIGHTWARDS ARROW} ")
-    how = "rose" if course.end > course.start else "fell"
-    when = "while the model trained" if arm.rule.startswith("online") else "over training"
-    return f"K {how} from {start} to {end} {when}."
+    return Stat("cost, all of it", format_seconds(report.seconds), note=", ".join(parts))
 
 
 def _forecast_text(report: ReportData, k: float | None, compared: Sequence[Compared]) -> str:

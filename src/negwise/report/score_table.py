@@ -62,17 +62,21 @@ def share_table(shares: tuple[GainShare, ...]) -> ShareTable | None:
     """What each K brings and costs; without shares where none is known, None if no time is known either."""
     if not any(row.share is not None or row.seconds is not None for row in shares):
         return None
-    ks = [f"{format_k(row.k)}{' (all)' if row.all else ''}" for row in shares]
+    ks = [f"{format_k(row.k)}{_mark(row)}" for row in shares]
     times = [_time_text(row) for row in shares]
     name = metric_name(shares[0].metric)
     note = "" if not any(row.interpolated for row in shares) else f" {BETWEEN}"
     if all(row.share is None for row in shares):
-        note = f"The share of the gain in {name} is not known here.{note}"
-        return ShareTable(("K", "time of a step"), tuple(zip(ks, times, strict=True)), note)
+        return ShareTable(("K", "time of a step"), tuple(zip(ks, times, strict=True)), note.strip())
     known = [("not known" if row.share is None else f"{100 * row.share:.0f}%", _error_text(row)) for row in shares]
     rows = tuple((k, *share, time) for k, share, time in zip(ks, known, times, strict=True))
     note = f"The gain is what the best K adds to K = 1 in {name}.{note}"
     return ShareTable(("K", "share of the gain", "error of the forecast", "time of a step"), rows, note)
+
+
+def _mark(row: GainShare) -> str:
+    marks = ["the model"] * row.own + ["all"] * row.all
+    return f" ({', '.join(marks)})" if marks else ""
 
 
 def _error_text(row: GainShare) -> str:
@@ -127,14 +131,20 @@ def baseline_notice(report: ReportData, test: Scores | None) -> str | None:
     figures = "" if mine is None or theirs is None else f"{name} is {mine:.4f} against {theirs:.4f}. "
     interval = "" if gap.low is None else f"{_interval(gap).strip(' ()')}, "
     figures += f"The difference is {format_signed(gap.mean)} ({interval}{_queries(gap.queries)})"
-    how = "is worse than" if lead_over(gap) == "behind" else "is level with"
     better = [other.metric for other in baseline.differences if lead_over(other) == "ahead"]
     ahead = [
         f"{metric_name(name)} ({test.value(name):.4f} against {baseline.scores.value(name):.4f})" for name in better
     ]
     found_ahead = f" It is ahead in {' and '.join(ahead)}." if ahead else ""
-    needs = "need" if baseline.name == POPULAR else "needs"
-    return f"The model {how} {_the(baseline.name)}, which {needs} no training. {figures}.{found_ahead}"
+    known = _the(baseline.name)
+    needs = f"{known[0].upper()}{known[1:]} {'need' if baseline.name == POPULAR else 'needs'} no training."
+    return f"{baseline_verdict(baseline, gap)}: {figures}. {needs}{found_ahead}"
+
+
+def baseline_verdict(baseline: Baseline, gap: QueryDifference) -> str:
+    """That the model does not beat ``baseline``, or is level with it."""
+    how = "does not beat" if lead_over(gap) == "behind" else "is level with"
+    return f"The model {how} {_the(baseline.name)}"
 
 
 def comparison_notice(report: ReportData) -> str | None:

@@ -126,7 +126,7 @@ def data_rows(data: DataReport) -> NamedValues:
     found.append(("label balance", balance))
     has = data.negatives
     spread = f"{format_value(has.least)} to {format_value(has.most)}, median {format_value(has.median)}"
-    found += [("negatives of a positive", f"{spread} ({has.source})"), ("ceiling for K", format_value(has.most))]
+    found += [("negatives of a positive", f"{spread} ({has.source})"), ("ceiling for K", has.ceiling())]
     found += [(f"true {name}", format_value(value)) for name, value in (data.truth or {}).items()]
     found += [("content hash", data.digest), ("bad rows skipped", format_count(len(data.problems)))]
     return [*found, *(("problem", str(problem)) for problem in data.problems[:PROBLEMS_SHOWN])]

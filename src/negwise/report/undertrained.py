@@ -17,6 +17,7 @@ from negwise.records import RunLog
 from negwise.report.formatting import format_count, format_seconds, metric_name
 from negwise.theory.forecast import forecast
 
+HARDLY = "The model is hardly trained"
 STEEP, STILL = 0.15, 0.03
 """Of the whole rise, in the last third and in the last tenth of the steps."""
 SIGMAS = 2.0
@@ -37,9 +38,14 @@ class Undertrained:
 def find_undertrained(
     steps: int, epoch: int, best_step: int | None, log: RunLog | None, metric: str
 ) -> Undertrained | None:
-    """None for a model that saw an epoch and whose validation ``metric`` no longer rises steeply."""
-    at, values, errors = _curve(log, metric)
-    rising = len(at) >= 3 and best_step == at[-1] and _is_steep(at, values, errors)
+    """None for a model that saw an epoch and whose validation ``metric`` no longer rises steeply.
+
+    Nor does its AUC, which tells sooner: a top-n metric of few hits is as good as all noise.
+    """
+    curves = {name: _curve(log, name) for name in (metric, "auc")}
+    steep = [name for name, (at, *scores) in curves.items() if len(at) >= 3 and _is_steep(at, *scores)]
+    at, values, _ = curves[steep[0] if steep else metric]
+    rising = bool(steep) and best_step == at[-1]
     if steps < epoch:
         share = f"{steps / epoch:.2g}"
         why = f"{format_count(steps)} steps are {share} of an epoch ({format_count(epoch)} steps)"
@@ -48,7 +54,7 @@ def find_undertrained(
     if not rising:
         return None
     return Undertrained(
-        f"validation {metric_name(metric)} was still rising steeply at the last step", _needed(at, values, steps)
+        f"validation {metric_name(steep[0])} was still rising steeply at the last step", _needed(at, values, steps)
     )
 
 
@@ -59,7 +65,7 @@ def undertrained_text(
 
     What would do is a budget where time ran out, else a number of steps: the recipe, or what was typed, ended first.
     """
-    first = f"The model is hardly trained: {found.why}."
+    first = f"{HARDLY}: {found.why}."
     wanted = f"--steps {_rounded_up(found.steps)}"
     if training is None or steps < 1:
         return f"{first} Try about {wanted}."

@@ -11,11 +11,11 @@ from negwise.requests.training_requests import DEVICES
 SIDES = ("left", "right")
 UNKNOWN_IDS = ("error", "skip")
 EMPTY_HISTORIES = ("error", "skip", "serve")
-_MODEL = "The folder of a job, of a run, or one that export made."
+_MODEL = "The folder of a job or a run, or a folder that export made."
 _DEVICE = "auto, cpu or cuda."
 _BATCH_SIZE = "Rows at a time."
 _ROWS = ".csv, .tsv, .jsonl (these also as .gz) or .parquet"
-_ARTICLE = "columns title, and where there are some abstract (or body), category, subcategory"
+_ARTICLE = "title, and if there are any abstract (or body), category, subcategory"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -24,13 +24,14 @@ class EncodeRequest:
 
     model: str = option(help=_MODEL, argument=True)
     texts: str = option(
-        help=f"Texts: .txt (one a line), {_ROWS}. For a model of news, articles: {_ARTICLE}.", argument=True
+        help=f"Texts: .txt (one a line), {_ROWS}. For a news model, articles with the columns {_ARTICLE}.",
+        argument=True,
     )
-    out: str = option(help=f"Where the vectors go: .npy, {_ROWS}.")
+    out: str = option(help=f"The file for the vectors: .npy, {_ROWS}.")
     column: str | None = option(
         None, help="The column of the texts, or of the titles.", show_default="text (news: title), or the only one"
     )
-    side: str = option("right", help="right: texts that are found; left: texts that ask. News has no sides.")
+    side: str = option("right", help="right: texts that are found. left: texts that ask. News has no sides.")
     batch_size: int = option(1024, help=_BATCH_SIZE)
     device: str = option("auto", help=_DEVICE)
 
@@ -42,26 +43,32 @@ class EncodeRequest:
 
 @dataclass(frozen=True, kw_only=True)
 class RecommendRequest:
-    """Items for users, by all that the data had of them, or for histories."""
+    """Items for users of the data, or for histories."""
 
     model: str = option(help=_MODEL, argument=True)
     users: tuple[str, ...] = option(
-        default_factory=tuple, flag="--user", parse=tuple, repeatable=True, help="The id of a user; repeatable."
+        default_factory=tuple, flag="--user", parse=tuple, repeatable=True, help="The id of a user. May be repeated."
     )
     history: tuple[str, ...] | None = option(
-        None, parse=split_commas, help="Item ids with commas, the oldest first, of a person who was not there."
+        None,
+        parse=split_commas,
+        help="The items of a person who is not in the data: ids with commas, the oldest first.",
     )
     input: str | None = option(
         None, help="A file with a column user, a column history (a list, or ids with spaces), or both."
     )
-    out: str | None = option(None, help=f"Where rows go: {_ROWS}.", show_default="the terminal")
-    n: int = option(10, flag="--n", help="Items for each.")
+    out: str | None = option(None, help=f"The file for the rows: {_ROWS}.", show_default="the terminal")
+    n: int = option(10, flag="--n", help="How many items each user gets.")
     exclude_seen: bool = option(True, flag="--exclude-seen/--include-seen", help="Leave out items of the history.")
-    candidates: str | None = option(None, help="A file with a column item: choose among these.", show_default="all")
-    items: str | None = option(None, help=f"A file of new articles, for a model of news: a column id, {_ARTICLE}.")
-    unknown: str = option("error", help="Unknown ids: error, or skip.")
+    candidates: str | None = option(
+        None, help="Choose among the items of this file, which has a column item.", show_default="all"
+    )
+    items: str | None = option(None, help=f"For a news model, a file of new articles with the columns id, {_ARTICLE}.")
+    unknown: str = option("error", help="What to do with unknown ids: error or skip.")
     empty: str | None = option(
-        None, help="Empty histories: error, skip, or serve, as evaluation does.", show_default="what --unknown says"
+        None,
+        help="What to do with empty histories: error, skip, or serve as evaluation does.",
+        show_default="what --unknown says",
     )
     batch_size: int = option(1024, help=_BATCH_SIZE)
     device: str = option("auto", help=_DEVICE)

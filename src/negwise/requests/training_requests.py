@@ -65,21 +65,21 @@ RECIPES = ("tuned", "paper")
 POOL = 512
 METHODS = ("paper",)
 SCHEDULES = ("fixed", "warm", "ans")
-_DATA = "A file, a folder, or an embedded default: docs, clicks."
-_COLUMN = "Which column plays a role, as user=customer; repeatable."
-_POSITIVE = "Which rows are positives, as rating>=4."
-_SKIP_BAD = "Skip up to this many bad rows of the data, and report each."
-_SPLIT = "How to hold out data: time, last, user, random or folders."
+_DATA = "A file, a folder, or data that ships with negwise: docs, clicks."
+_COLUMN = "ROLE=COLUMN, such as user=customer. May be repeated."
+_POSITIVE = "Which rows are positives, such as rating>=4."
+_SKIP_BAD = "Skip up to this many bad rows of the data. Each is reported."
+_SPLIT = "How to split off validation and test data: time, last, user, random or folders."
 _QUERIES = "Evaluate on at most this many queries."
-_POOL = "Draw negatives from this many texts a step, whatever K is; alone, it means --negatives pool."
+_POOL = "Draw the negatives of a step from this many texts, whatever K is. Alone, it means --negatives pool."
 _NEGATIVES = f"Negatives from: {', '.join(SAMPLERS)}, or a mix."
-_LOSS = f"One of {', '.join(LOSSES)}; with options as gbce:t=0.75."
+_LOSS = f"One of {', '.join(LOSSES)}. Options follow, as in gbce:t=0.75."
 _BATCH_SIZE = "Examples in a batch."
-_K = "A number, all, ans:PEAK, warm:PEAK, metric (K for --metric), online or online:RELIABILITY."
-_RECIPE = "tuned: what we would use on this machine; paper: the paper's settings."
-_MAX_K = "The most negatives that metric, online and all may come to."
+_K = "Negatives: a number, all, ans:PEAK, warm:PEAK, metric (K for --metric), online or online:RELIABILITY."
+_RECIPE = "tuned: the settings that we would use on this machine. paper: the paper's settings."
+_MAX_K = "The largest K that metric, online and all may use."
 _SEED = "Seed of weights, order, negatives and dropout."
-_METRIC = f"The metric that counts: {_METRICS}."
+_METRIC = f"The metric that K and the kept weights are for: {_METRICS}."
 _PRECISION = "32-true, bf16-mixed or 64-true."
 _BY_DATA, _BY_RECIPE = "by the data", "by the recipe"
 _UNITS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
@@ -97,7 +97,7 @@ class TrainRequest:
     """
 
     data: str = option(help=_DATA)
-    out: str | None = option(None, help="The run's folder; the same command resumes it.", identity=False)
+    out: str | None = option(None, help="The folder of the run. The same command resumes it.", identity=False)
     model: str | None = option(None, help=f"{', '.join(MODEL_NAMES[:-1])} or {MODEL_NAMES[-1]}.", show_default=_BY_DATA)
     k: str | None = option(None, help=_K, show_default="metric")
     recipe: str = option("tuned", help=_RECIPE)
@@ -105,17 +105,19 @@ class TrainRequest:
     loss: str = option("info-nce", help=_LOSS)
     correct: bool = option(False, flag="--correct", help="Correct InfoNCE by the sampler's probabilities (logQ).")
     metric: str | None = option(
-        None, help=f"Keep the weights that are best on this: {_METRICS}.", show_default=_BY_RECIPE
+        None, help=f"Keep the weights that are best by this metric: {_METRICS}.", show_default=_BY_RECIPE
     )
     epochs: int | None = option(None, help="Passes over the data.", show_default=_BY_RECIPE)
-    steps: int | None = option(None, help="Updates, instead of epochs.")
+    steps: int | None = option(None, help="Optimizer steps, instead of epochs.")
     batch_size: int | None = option(None, help=_BATCH_SIZE, show_default=_BY_RECIPE)
-    learning_rate: float | None = option(None, help="Learning rate of Adam, at its highest.", show_default=_BY_RECIPE)
+    learning_rate: float | None = option(None, help="The highest learning rate of Adam.", show_default=_BY_RECIPE)
     warmup: int | None = option(
-        None, help="Steps over which the learning rate rises; at most a tenth.", show_default=_BY_RECIPE
+        None, help="Steps over which the learning rate rises, at most a tenth of all.", show_default=_BY_RECIPE
     )
     decay: float | None = option(
-        None, help="The last share of the steps, over which the learning rate falls to 0.", show_default=_BY_RECIPE
+        None,
+        help="The share of the steps, at the end, over which the learning rate falls to 0.",
+        show_default=_BY_RECIPE,
     )
     weight_decay: float | None = option(None, help="Weight decay of AdamW.", show_default=_BY_RECIPE)
     max_k: int | None = option(None, help=_MAX_K, show_default="as many as there are")
@@ -130,7 +132,7 @@ class TrainRequest:
     history: int | None = option(None, help="Items of a user that the model sees.", show_default=_BY_RECIPE)
     settings: dict[str, Any] = option(
         default_factory=dict, flag="--setting", parse=parse_settings, repeatable=True,
-        help="An argument of the model, as dropout=0.1; repeatable.",
+        help="An argument of the model, such as dropout=0.1. May be repeated.",
     )  # fmt: skip
     world: dict[str, Any] = option(
         default_factory=dict, help="Arguments of the simulated clicks.", on_command_line=False
@@ -152,7 +154,7 @@ class TrainRequest:
         (), help="What the weights at the start learnt from: digest and split of each data set.", on_command_line=False
     )
     threads: int | None = option(None, help="CPU threads.", on_command_line=False, identity=False)
-    tensorboard: bool = option(False, help="Log to TensorBoard too.", flag="--tensorboard", identity=False)
+    tensorboard: bool = option(False, help="Also log to TensorBoard.", flag="--tensorboard", identity=False)
 
     def __post_init__(self) -> None:
         for name in (
@@ -184,46 +186,56 @@ class TrainRequest:
 
 @dataclass(frozen=True, kw_only=True)
 class RunRequest:
-    """The main job: one run with the whole budget, K set while it trains. None means the value of the recipe.
+    """The main job: one model with the whole budget, trained with K for the metric. None means the value of the recipe.
 
-    With ``method="paper"`` it is the paper's way: a pilot with K = 1, K* from its curves, ``schedule`` up to K*, and
-    other K to ``compare`` with.
+    ``method="paper"`` is the paper's way: a pilot with K = 1, K* from its curves, training with ``schedule`` up to K*,
+    and a comparison with other K.
     """
 
     data: str = option("docs", help=_DATA)
-    out: str = option("negwise-run", help="The job's folder; the same command resumes it.", identity=False)
+    out: str = option("negwise-run", help="The folder of the job. The same command resumes it.", identity=False)
     model: str | None = option(None, help="One of `train --model`.", show_default=_BY_DATA)
     k: str | None = option(None, help=_K, show_default="metric")
     metric: str | None = option(None, help=_METRIC, show_default=_BY_DATA)
-    budget: str | None = option(None, help="Time for all of it: 90s, 10m, 2h.")
-    steps: int | None = option(None, help="Updates of each run.", show_default="by the budget or the recipe")
+    budget: str | None = option(None, help="Time for the whole job, such as 90s, 10m or 2h.")
+    steps: int | None = option(None, help="Optimizer steps of each run.", show_default="by the budget or the recipe")
     seed: int = option(0, help=_SEED)
-    seeds: int = option(1, help="Runs, each with the next seed and the whole budget; 5 give error bars worth the name.")
-    jobs: int | None = option(None, help="Runs side by side.", show_default="cores, or 1 on a GPU", identity=False)
-    start: str | None = option(
-        None, flag="--from", help="A job, a run or an exported model whose weights to start from, on newer data."
+    seeds: int = option(
+        1, help="Train so many models, each with the next seed and the whole budget. 5 give useful error bars."
     )
-    race: bool = option(True, help="Try other learning rates for a part of the steps; the best goes on.")
-    plan: bool = option(False, flag="--plan", help="Print the plan, and stop there.", identity=False)
+    jobs: int | None = option(
+        None, help="How many runs train at the same time.", show_default="cores, or 1 on a GPU", identity=False
+    )
+    start: str | None = option(
+        None, flag="--from", help="Start from the weights of this job, run or exported model, on newer data."
+    )
+    race: bool = option(True, help="First try other learning rates for a part of the steps. The best one goes on.")
+    plan: bool = option(False, flag="--plan", help="Print the plan and stop.", identity=False)
     method: str | None = option(
-        None, help="paper: a pilot with K = 1, K* from its curves, training with K*.", show_default="one run"
+        None,
+        help="paper: train a pilot with K = 1, estimate K* from its curves, train with K*.",
+        show_default="one run",
     )
     schedule: str | None = option(
-        None, help="With --method paper: fixed, warm or ans, up to K*; or a rule as warm:20.", show_default="fixed"
+        None,
+        help="With --method paper: fixed, warm or ans, each up to K*, or a rule such as warm:20.",
+        show_default="fixed",
     )
     compare: tuple[str, ...] | None = option(
         None,
         parse=split_commas,
-        help="Other K to train for the same time, as 1,100. With --method paper: none leaves K = 1, K* and 100 out.",
+        help="Other K to train for the same time, such as 1,100. With --method paper, none trains no other K.",
         show_default="none",
     )
-    lam: float = option(0.9, help="With --method paper: weight of good and bad samples against easy ones, 0.5 to 1.")
+    lam: float = option(
+        0.9, help="With --method paper: the weight of good and bad samples against easy ones, from 0.5 to 1."
+    )
     negatives: str | None = option(None, help=_NEGATIVES, show_default=_BY_DATA)
     loss: str = option("info-nce", help=_LOSS)
     batch_size: int | None = option(None, help=_BATCH_SIZE, show_default=_BY_RECIPE)
     learning_rate: float | None = option(
         None,
-        help="Learning rate; with --method paper a third and three times this value are tried too.",
+        help="Learning rate. With --method paper, a third and three times this value are tried too.",
         show_default=_BY_RECIPE,
     )
     split: str | None = option(None, help=_SPLIT, show_default=_BY_DATA)
@@ -271,20 +283,24 @@ class RunRequest:
 
 @dataclass(frozen=True, kw_only=True)
 class SweepRequest:
-    """A grid: every rule of ``k`` with every seed. Of several learning rates each K keeps its best."""
+    """A grid: every rule of ``k`` with every seed. With several learning rates, each K keeps its best."""
 
-    out: str = option(help="The sweep's folder; the same command resumes it.", identity=False)
+    out: str = option(help="The folder of the sweep. The same command resumes it.", identity=False)
     data: str = option("docs", help=_DATA)
-    k: tuple[str, ...] = option(("1", "4", "20", "100"), parse=split_commas, help="Numbers and schedules, with commas.")
+    k: tuple[str, ...] = option(
+        ("1", "4", "20", "100"), parse=split_commas, help="Rules for K with commas, such as 1,4,warm:20,online."
+    )
     model: str | None = option(None, help="One of `train --model`.", show_default=_BY_DATA)
-    steps: int | None = option(None, help="Updates of each run.", show_default="1000")
+    steps: int | None = option(None, help="Optimizer steps of each run.", show_default="1000")
     seeds: int = option(3, help="Runs of each K.")
-    jobs: int | None = option(None, help="Runs side by side.", show_default="cores, or 1 on a GPU", identity=False)
+    jobs: int | None = option(
+        None, help="How many runs train at the same time.", show_default="cores, or 1 on a GPU", identity=False
+    )
     negatives: str | None = option(None, help=_NEGATIVES, show_default=_BY_DATA)
     loss: str = option("info-nce", help=_LOSS)
     batch_size: int | None = option(None, help=_BATCH_SIZE, show_default=_BY_RECIPE)
     learning_rate: tuple[float, ...] | None = option(
-        None, parse=parse_rates, show_default=_BY_RECIPE, help="Of several, with commas, each K keeps its best."
+        None, parse=parse_rates, show_default=_BY_RECIPE, help="Learning rates with commas. Each K keeps its best."
     )
     split: str | None = option(None, help=_SPLIT, show_default=_BY_DATA)
     pool: int | None = option(None, help=_POOL, show_default="as many as K needs")
@@ -374,6 +390,8 @@ def _check_job(request: RunRequest | SweepRequest) -> None:
 
 
 def _check_shared(request: TrainRequest | RunRequest | SweepRequest) -> None:
+    if request.out == "":
+        raise InputError("out: got an empty name, expected a folder, as runs/a.")
     parse_loss(request.loss)
     if request.negatives is not None:
         parse_samplers(request.negatives)

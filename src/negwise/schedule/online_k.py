@@ -43,16 +43,20 @@ BUCKET, HYSTERESIS = math.log(2) / 2, 0.2
 @final
 @dataclass(frozen=True)
 class OnlineK:
-    """K such that the model puts a positive above all of its K negatives with probability ``reliability``.
+    """K that follows the model: it puts a positive above all of its K negatives with probability ``reliability``.
 
-    None is 0.1 for a top-n metric, 0.2 for AUC and deep cut-offs. Bounds, of which the smallest wins: ``max_k``;
-    `k_for_metric` of ``metric`` over ``candidates``; and where an evaluation finds that a model memorises its training
-    data, which lets K run away, four times the K at which the validation ranks have that reliability, until the next
-    evaluation. K is at least ``min_k``. ``buckets`` moves K in steps of sqrt(2), for loops that compile a step for each
-    size.
+    ``reliability`` None is 0.1 for a top-n metric, and 0.2 for AUC and deep cut-offs. K is at least ``min_k``. The
+    smallest of these bounds it from above:
 
-    The state is plain JSON. Its ``asked`` is the K without bounds, its ``reason`` says what set K. Its ``held_k`` is
-    the bound by validation, None where the last evaluation set none.
+    - ``max_k``;
+    - `k_for_metric` of ``metric`` over ``candidates``;
+    - four times the K at which the validation ranks have that reliability, until the next evaluation. This holds only
+      after an evaluation which finds that the model memorises its training data; K would run away then.
+
+    ``buckets`` moves K in steps of sqrt(2), for loops that compile a step for each size.
+
+    The state is plain JSON. ``asked`` in it is the K without bounds, and ``reason`` says what set K. ``held_k`` is
+    the bound by validation, or None if the last evaluation set none.
     """
 
     reliability: float | None = None

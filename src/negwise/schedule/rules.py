@@ -81,7 +81,7 @@ class AnsK(OpenLoop):
 @final
 @dataclass(frozen=True)
 class WarmK(OpenLoop):
-    """K rises from 1 to ``peak`` at ``warmup``, then stays: ``k(f) = 1 + (peak - 1) min(1, f / warmup)``."""
+    """K rises from 1 to ``peak`` at ``warmup``, then stays there: ``k(f) = 1 + (peak - 1) min(1, f / warmup)``."""
 
     peak: float
     warmup: float = 0.1

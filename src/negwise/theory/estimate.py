@@ -52,12 +52,14 @@ class Pilot:
 class Estimate:
     """The K that maximises training effectiveness, with its uncertainty, verdict and inputs.
 
-    ``k`` is real-valued, ``k_int`` the best whole number. ``flat`` is the smallest and the largest K that are as good
-    (v within 1%; None: no upper end). ``interval`` is the 90% interval from the sampling error of AUC (None without
-    counts). ``margin`` is v(k) - (1 - lam), the gain over a K so large that every sample is "easy". ``basis`` is the
-    kind of ``k``: "measured", "forecast", "lower bound" or "unsettled". ``source`` is the kind of training curve:
-    "curve", "pair" or "simulated". ``horizon`` is the step T at which the curve ends. ``k_by_pilot`` is K* from the
-    first half ("0.5") and the first three quarters ("0.75") of the pilot.
+    - ``k`` is real-valued, ``k_int`` the best whole number.
+    - ``flat`` is the smallest and the largest K that are as good (v within 1%; None: no upper end).
+    - ``interval`` is the 90% interval from the sampling error of AUC (None without counts).
+    - ``margin`` is v(k) - (1 - lam), the gain over a K so large that every sample is "easy".
+    - ``basis`` is the kind of ``k``: "measured", "forecast", "lower bound" or "unsettled".
+    - ``source`` is the kind of training curve: "curve", "pair" or "simulated".
+    - ``horizon`` is the step T at which the curve ends.
+    - ``k_by_pilot`` is K* from the first half ("0.5") and the first three quarters ("0.75") of the pilot.
     """
 
     k: float

@@ -40,9 +40,9 @@ class Share(NamedTuple):
 def share_of_gain(
     k: float, *, metric: str = "auc", candidates: int | None = None, estimate: Estimate | None = None
 ) -> Share:
-    """How much of the gain of the best K over K = 1 the number ``k`` brings.
+    """Forecast how much of the gain of the best K over K = 1 a given ``k`` brings.
 
-    AUC, and cut-offs beyond the first ten places, need an ``estimate``; a top-n ``metric`` the number of
+    AUC, and cut-offs beyond the first ten places, need an ``estimate``. A top-n ``metric`` needs the number of
     ``candidates`` that a query is ranked among.
 
     >>> share_of_gain(100, metric="ndcg@10", candidates=3416).share > 0.8

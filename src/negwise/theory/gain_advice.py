@@ -59,8 +59,9 @@ def advice(
 ) -> str:
     """Which K to take, from the shares of the gain and the seconds of a step; and what is not known.
 
-    ``metric`` is how the metric is called, where that is not its name in the records. ``k`` is the model's own K, and
-    ``compared`` are others that were trained for the same time: a forecast that they contradict gives way.
+    ``metric`` is how the metric is called, where that is not its name in the records. ``k`` is the model's own K, which
+    is kept where nothing clearly better is known. ``compared`` are others that were trained for the same time: a
+    forecast that they contradict gives way.
 
     >>> advice([GainShare(1, "ndcg@10", 0.0, seconds=1.0), GainShare(100, "ndcg@10", 0.9, seconds=1.0),
     ...         GainShare(1000, "ndcg@10", 1.0, seconds=1.01)])
@@ -126,35 +127,54 @@ def _by_forecast(rows: Sequence[GainShare], metric: str | None, own: float | Non
             f"K = {_number(enough.k)} has {_part(enough, known[-1])} of the gain of K = {_number(known[-1].k)}. The "
             "time of a step at each K was not measured. Take the largest K that does not slow your steps down.",
         )
+    mine = None if own is None else next((row for row in known if _alike(row.k, own)), None)
     if _times(priced[-1], priced[0]) <= FREE and enough.k > priced[-1].k:
-        return _free_as_far_as_timed(priced[-1], enough, known[-1])
-    return _by_share_and_cost(priced, known[-1])
+        return _free_as_far_as_timed(priced[-1], enough, known[-1], mine)
+    best, why = _by_share_and_cost(priced, known[-1])
+    if mine is None:
+        return _Advice(best.k, f"{why} Take K = {_number(best.k)}.")
+    if mine is best:
+        return _Advice(best.k, f"{why} Keep K = {_number(best.k)}.")
+    if _as_good(mine, best):
+        top = priced[-1] if mine.seconds is not None and priced[-1].k > mine.k else known[-1]
+        return _Advice(mine.k, f"{_gain_and_time(mine, top)} Keep K = {_number(mine.k)}.")
+    return _Advice(best.k, f"{why} Take {_typed(best)}.")
 
 
-def _by_share_and_cost(rows: Sequence[GainShare], last: GainShare) -> _Advice:
-    """``rows`` have shares and times; ``last`` is the largest K with a share, which may not have been timed."""
+def _as_good(mine: GainShare, best: GainShare) -> bool:
+    """Whether the K of the model has the share of the ``best``, at no more time."""
+    slower = mine.seconds is not None and best.seconds is not None and _times(mine, best) > FREE
+    return not slower and (mine.share or 0.0) >= (best.share or 0.0) - UNCERTAIN
+
+
+def _by_share_and_cost(rows: Sequence[GainShare], last: GainShare) -> tuple[GainShare, str]:
+    """The K to take, and why. ``rows`` have shares and times; ``last`` is the largest K with a share, which may not
+    have been timed."""
     top, enough = rows[-1], _first(rows, ENOUGH)
     if _times(top, rows[0]) <= FREE and enough is top and last is not top:
         free = f"Negatives are nearly free up to K = {_number(top.k)}"
-        return _take(top, f"{free}, which has {_part(top, last)} of the gain of K = {_number(last.k)}.")
+        return top, f"{free}, which has {_part(top, last)} of the gain of K = {_number(last.k)}."
     up_to = "the largest K" if top is last else "the largest K whose step was timed"
     if _times(top, rows[0]) <= FREE and enough is top:
-        return _take(top, f"Negatives are nearly free here, and the gain grows up to {up_to}.")
+        return top, f"Negatives are nearly free here, and the gain grows up to {up_to}."
     if _times(top, enough) <= FREE and enough is not top:
-        return _take(top, _gain_and_time(enough, top))
+        return top, _gain_and_time(enough, top)
     most = _first(rows, MOST)
     best = most if _times(enough, most) > DEAR else enough
     if best is top:
-        return _take(top, f"Each negative costs time, and the gain grows up to {up_to}.")
-    return _take(best, f"Each negative costs time. {_gain_and_time(best, top)}")
+        return top, f"Each negative costs time, and the gain grows up to {up_to}."
+    return best, f"Each negative costs time. {_gain_and_time(best, top)}"
 
 
-def _free_as_far_as_timed(timed: GainShare, enough: GainShare, top: GainShare) -> _Advice:
+def _free_as_far_as_timed(timed: GainShare, enough: GainShare, top: GainShare, mine: GainShare | None) -> _Advice:
+    if mine is not None and _as_good(mine, enough):
+        return _Advice(mine.k, f"{_gain_and_time(mine, top)} Keep K = {_number(mine.k)}.")
+    take = f"K = {_number(enough.k)}" if mine is None else _typed(enough)
     return _Advice(
         enough.k,
         f"Negatives are nearly free up to K = {_number(timed.k)}, the largest K whose step was timed here. "
         f"K = {_number(enough.k)} has {_part(enough, top)} of the gain of K = {_number(top.k)}. "
-        f"Take K = {_number(enough.k)} if a step with it is about as fast.",
+        f"If a step with it is about as fast, take {take}.",
     )
 
 
@@ -165,7 +185,8 @@ def _by_cost_alone(timed: Sequence[GainShare], metric: str, own: float | None) -
         return _Advice(None, f"{unknown} The time of a step at each K was not measured either.")
     first, last = timed[0], timed[-1]
     times = _times(last, first)
-    cost = f"A step with K = {_number(last.k)} takes {times:.2f} times as long as one with K = {_number(first.k)}"
+    longer = f"{times:.2f} times as long as" if times > 1.005 else "no longer than"
+    cost = f"A step with K = {_number(last.k)} takes {longer} one with K = {_number(first.k)}"
     if times <= FREE:
         return _Advice(None, f"{unknown} {cost}, so negatives are nearly free. Leave K to the metric, the default.")
     tried = ",".join(f"{row.k:g}" for row in timed[:4] if own is None or not _alike(row.k, own))
@@ -174,13 +195,16 @@ def _by_cost_alone(timed: Sequence[GainShare], metric: str, own: float | None) -
     )
 
 
-def _take(row: GainShare, why: str) -> _Advice:
-    return _Advice(row.k, f"{why} Take K = {_number(row.k)}.")
+def _typed(row: GainShare) -> str:
+    """Another K than the model's, and what to type for it."""
+    return f"K = {_number(row.k)}: type --k {row.k:g} and another --out"
 
 
 def _gain_and_time(row: GainShare, top: GainShare) -> str:
     about = "about " if row.interpolated or top.interpolated else ""
     share = f"K = {_number(row.k)} has {_part(row, top)} of the gain of K = {_number(top.k)}"
+    if row.seconds is None or top.seconds is None:
+        return f"{share}."
     return f"{share}, and a step takes {about}{100 * min(_times(row, top), 1.0):.0f}% of the time."
 
 

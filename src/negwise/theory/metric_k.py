@@ -47,7 +47,7 @@ def is_deep(metric: str) -> bool:
 def k_for_metric(metric: str, candidates: int, *, available: float | None = None) -> float:
     """K for a metric over ``candidates`` candidates: M / n_w, but at least `INFORMATION`.
 
-    ``available``, the most negatives that a row can have in training, bounds it; by default M - 1. The two differ where
+    ``available`` bounds K: the most negatives that a row can have in training, by default M - 1. Pass it if
     validation ranks fewer candidates than training draws from.
 
     >>> round(k_for_metric("ndcg@10", 3416)), k_for_metric("ndcg@10", 37), k_for_metric("auc", 3416)

@@ -60,15 +60,18 @@ def optimal_k(
     lam: float = 0.9,
     max_k: float | None = None,
 ) -> Estimate:
-    """The K that maximises the mean effectiveness over training, estimated from a run with K = 1.
+    """Estimate the K that maximises the mean effectiveness of training, from the AUC curves of a run with K = 1.
 
-    ``train_auc``: one number (before overfitting), or a curve, which is read at the peak of validation.
-    ``val_auc``: a curve at ``steps``, or the final number (the curve up to it is simulated), or None (the whole curve
-    is simulated). ``n_queries``, ``n_pairs``: number of queries, and of pairs in total, of each validation AUC; the
-    same for the training AUC, unless ``train_queries`` and ``train_pairs`` are given. They give the interval; or pass
-    ``train_se`` and ``val_se``. ``train_scores``, ``val_scores``: scores instead of AUCs, as (positives (n,),
-    negatives (n, m) or (m,)), for validation also a list of such pairs over ``steps``. P(B) then comes from ranks.
-    ``lam``: weight of good and bad samples against easy ones. ``max_k``: the largest K of the search (default 1e6).
+    - ``train_auc``: one number (before overfitting), or a curve, which is read at the peak of validation.
+    - ``val_auc``: a curve at ``steps``; or the final number, and the curve up to it is simulated; or None, and the
+      whole curve is simulated.
+    - ``n_queries``, ``n_pairs``: how many queries, and pairs in total, each validation AUC has. They hold for the
+      training AUC too, unless ``train_queries`` and ``train_pairs`` are given. The interval needs them, or the
+      standard errors ``train_se`` and ``val_se``.
+    - ``train_scores``, ``val_scores``: scores instead of AUCs, as (positives (n,), negatives (n, m) or (m,)). For
+      validation also a list of such pairs over ``steps``. P(B) then comes from ranks.
+    - ``lam``: the weight of good and bad samples against easy ones.
+    - ``max_k``: the largest K of the search (default 1e6).
 
     >>> optimal_k(train_auc=0.9552).k_int
     21
