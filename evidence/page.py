@@ -22,6 +22,8 @@ from evidence.fresh import fresh
 from evidence.gain import AUC_RECORDS, errors
 from evidence.record import PACE, read
 from evidence.rules import depths, rules
+from evidence.second_runs import Run, read_all
+from evidence.second_tables import sentences, tables_of
 from evidence.tasks import NOWHERE, TASKS
 from evidence.truth import Truth, truths
 from evidence.turning import points, turning
@@ -45,15 +47,18 @@ TITLES = {
 }
 PACED = {"items": "items-turning", "matching": "matching-turning", NOWHERE: NOWHERE, "news": "news-ten"}
 """The record of each data set whose steps were timed."""
+SECOND = "second"
+"""The folder of the second study, beside that of the records."""
 
 
 @dataclass(frozen=True)
 class Evidence:
-    """What the records say: the tasks, their variants by the name of their records, and the worlds."""
+    """What the records say: the tasks, their variants by the name of their records, worlds, and the second study."""
 
     tasks: dict[str, Analysis]
     variants: dict[str, Analysis] = field(default_factory=dict)
     worlds: list[Truth] = field(default_factory=list)
+    second: list[Run] = field(default_factory=list)
 
     @property
     def every(self) -> dict[str, Analysis]:
@@ -89,7 +94,13 @@ def loaded(records: Path) -> Evidence:
             "Make one with: python -m evidence items --data ..."
         )
     others = {name: _complete(load_analysis(records, name)) for name in names if name not in (*TASKS, "clicks")}
-    return Evidence(tasks, others, truths(read(records, "clicks")) if "clicks" in names else [])
+    second = records.parent / SECOND
+    return Evidence(
+        tasks,
+        others,
+        truths(read(records, "clicks")) if "clicks" in names else [],
+        read_all([second]) if second.exists() else [],
+    )
 
 
 def _complete(one: Analysis) -> Analysis:
@@ -158,12 +169,12 @@ def tabled(found: Evidence) -> dict[str, str]:
     made = {name: make(of) for name, (make, of) in wanted.items() if of}
     if set(AUC_RECORDS) <= set(every):
         made["errors"] = errors(next(iter(every.values())).folder)
-    return made | {"formula": formula(), "fresh": fresh()}
+    return made | {"formula": formula(), "fresh": fresh()} | tables_of(found.second)
 
 
 def stated(found: Evidence) -> dict[str, str]:
     """The numbers of the prose."""
-    return facts(found.tasks, found.largest, found.every)
+    return facts(found.tasks, found.largest, found.every) | sentences(found.second)
 
 
 def filled(text: str, tables: dict[str, str], facts: dict[str, str]) -> str:

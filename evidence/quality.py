@@ -47,9 +47,9 @@ class Measured:
 
     @cached_property
     def contrast(self) -> Contrast:
-        """The mean with its 95% interval: seeds and queries crossed, or folds."""
+        """The mean with its 95% interval: seeds and queries crossed, or folds; of one seed, queries alone."""
         if self.values is not None:
-            return crossed_contrast(self.values)
+            return crossed_contrast(self.values) if len(self.values) > 1 else fold_contrast(self.values[0])
         assert self.folds is not None
         return fold_contrast(np.array([self.seeds[self.folds == fold].mean() for fold in np.unique(self.folds)]))
 
