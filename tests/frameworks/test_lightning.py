@@ -269,6 +269,10 @@ def test_find_k_estimates_and_puts_the_weights_back(tmp_path, framework):
     assert all(torch.equal(a, b) for a, b in zip(before, module.parameters(), strict=True))
     with pytest.raises(InputError, match="find_k: steps=1 and evaluations=20"):
         find_k(module, *loaders(), steps=1)
+    with pytest.raises(InputError, match="find_k got a DataLoader for the model, expected a LightningModule"):
+        find_k(loaders()[0], module, loaders()[1])
+    with pytest.raises(InputError, match="find_k sets max_steps of the trainer itself: pass steps= and evaluations="):
+        find_k(module, *loaders(), max_steps=9)
 
 
 def test_two_ranks_are_one(tmp_path):

@@ -7,6 +7,7 @@ import torch
 from boards import read_board
 from scorer_world import M, Pairs, Rows, Scorer, evals_of, make_trainer, steps_of
 from transformers import Trainer, TrainerCallback
+from transformers.trainer_pt_utils import LabelSmoother
 
 from negwise.draws import Key, counts
 from negwise.errors import InputError
@@ -255,8 +256,10 @@ def test_scores_that_are_none(tmp_path):
         make_trainer(tmp_path, "4", attach_options={"in_batch": True}, **options).train()
     with pytest.raises(InputError, match="scores='logits', expected a function"):
         make_trainer(tmp_path, "4", attach_options={"scores": "logits"}, **options)
+    trainer = make_trainer(tmp_path, **options)
+    trainer.label_smoother = LabelSmoother(0.1)  # TrainingArguments make one where the model has a configuration
     with pytest.raises(InputError, match=r"label_smoothing_factor=0.1, and the loss over K columns has none"):
-        make_trainer(tmp_path, "4", label_smoothing_factor=0.1, **options)
+        attach(trainer, "4")
 
 
 def test_what_is_missing_is_said(tmp_path):

@@ -13,6 +13,8 @@ from negwise.theory.optimal_k import optimal_k
 
 QUIET = {"logger": False, "enable_checkpointing": False, "enable_progress_bar": False, "enable_model_summary": False}
 
+OWN_OPTIONS = ("max_steps", "max_epochs", "val_check_interval", "check_val_every_n_epoch")
+
 
 class CurveHooks:
     """The validation scores over the steps of a pilot, whose callback has them."""
@@ -55,6 +57,10 @@ def run_pilot(
     """The estimate of ``model``, which is trained with the K of ``callback`` and put back; ``curve`` watches it."""
     if not 2 <= evaluations <= steps:
         raise InputError(f"find_k: steps={steps} and evaluations={evaluations}, expected 2 <= evaluations <= steps")
+    if not hasattr(model, "training_step"):
+        raise InputError(f"find_k got a {type(model).__name__} for the model, expected a LightningModule")
+    if taken := [name for name in OWN_OPTIONS if name in trainer_options]:
+        raise InputError(f"find_k sets {', '.join(taken)} of the trainer itself: pass steps= and evaluations=")
     before = copy.deepcopy(model.state_dict())
     curve.watch(callback)
     trainer = trainer_class(
@@ -75,7 +81,9 @@ def run_pilot(
     finally:
         model.load_state_dict(before)
     if train is None or train.auc is None or len(curve.steps) < 2:
-        raise InputError("find_k: no AUC was evaluated; expected validation_step to call the module's loss")
+        raise InputError(
+            "find_k: no AUC was evaluated; expected val_dataloaders, and a validation_step that calls the loss"
+        )
     return optimal_k(
         train_auc=train.auc,
         train_se=train.auc_se,

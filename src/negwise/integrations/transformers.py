@@ -64,7 +64,7 @@ def attach(
         )
     if trainer.label_smoother is not None:
         raise InputError(
-            f"the trainer has label_smoothing_factor={trainer.args.label_smoothing_factor}, and the loss over K "
+            f"the trainer has label_smoothing_factor={trainer.label_smoother.epsilon}, and the loss over K "
             "columns has none: leave it out"
         )
     if scores is not None and not callable(scores):
