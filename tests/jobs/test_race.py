@@ -356,7 +356,7 @@ def test_a_job_killed_with_9_ends_the_same(tmp_path, monkeypatch, job_server):
     The clock of the jobs is the time that they compute: see job_world.py.
     """
     monkeypatch.setenv("NEGWISE_CACHE", str(tmp_path / "cache"))
-    data, options = write_sequences(tmp_path / "clicks.csv", users=400), {"budget": "8s", "batch_size": 16}
+    data, options = write_sequences(tmp_path / "clicks.csv", users=400), {"budget": "10s", "batch_size": 16}
     folder, other, rng = tmp_path / "killed", tmp_path / "whole", np.random.default_rng(5)
     for at in range(10):
         seen = saved if at % 4 == 1 else written  # now and then a job may come further than where it began
