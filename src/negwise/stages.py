@@ -59,6 +59,7 @@ class _Listener:
         self.stages: list[Stage] = []
         self.since: float = time.monotonic() if outer is None else outer.since
         self._say, self._every = say or self._to_stderr, every
+        self._stream = sys.stderr
         self._in_place = False  # whether a line stands on the terminal that the next one replaces
         self._turn = threading.Lock()
         self._over = threading.Event()
@@ -85,8 +86,8 @@ class _Listener:
     def _to_stderr(self, line: str) -> None:
         if os.environ.get("RANK", "0") != "0":
             return
-        # A bar puts a stream of its own in the place of standard error.
-        self._in_place = sys.stderr is not None and sys.stderr is sys.__stderr__ and sys.stderr.isatty()
+        # A bar puts a stream of its own, which takes whole lines, in the place of standard error.
+        self._in_place = sys.stderr is not None and sys.stderr is self._stream and sys.stderr.isatty()
         if self._in_place:
             print(f"{_CLEAR}{line[: shutil.get_terminal_size().columns - 1]}", end="", file=sys.stderr, flush=True)
         else:
