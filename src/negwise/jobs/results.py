@@ -335,7 +335,7 @@ def _learnt_less(results: Results) -> list[str]:
 
 def _separation(auc: float) -> float:
     """Without bound for an AUC of 0 or 1, as few queries may have."""
-    return separation(auc) if 0 < auc < 1 else math.copysign(math.inf, auc - 0.5)
+    return float(separation(auc)) if 0 < auc < 1 else math.copysign(math.inf, auc - 0.5)
 
 
 def _disagreement(results: Results, estimate: Estimate) -> list[str]:
