@@ -11,6 +11,7 @@ import pytest
 
 import negwise as nw
 from negwise import stages
+from negwise.cli.streams import safe_streams
 from negwise.stages import Stage, signs_of_life, stage, tell
 
 FAST = 0.02
@@ -103,9 +104,8 @@ def test_on_a_terminal_a_line_takes_the_place_of_the_one_before_and_goes(monkeyp
 
     screen = Terminal()
     monkeypatch.setattr(sys, "stderr", screen)
-    monkeypatch.setattr(sys, "__stderr__", screen)
     monkeypatch.setenv("COLUMNS", "12")
-    with signs_of_life(every=FAST):
+    with safe_streams(), signs_of_life(every=FAST):  # as the command line does
         with stage("reading a long name"):
             time.sleep(8 * FAST)
             assert "\n" not in screen.getvalue() and screen.getvalue().count("reading a l") > 1

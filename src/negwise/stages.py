@@ -60,6 +60,7 @@ class _Listener:
         self.since: float = time.monotonic() if outer is None else outer.since
         self.told: set[str] = set() if outer is None else outer.told
         self._listener, self._every = say, every
+        self._stream = sys.stderr
         self._in_place = False  # whether a line stands on the terminal that the next one replaces
         self._turn = threading.Lock()
         self._over = threading.Event()
@@ -101,8 +102,9 @@ class _Listener:
             return
         if os.environ.get("RANK", "0") != "0":
             return
-        own = sys.__stderr__  # a bar puts a stream of its own in its place
-        self._in_place = not stays and own is not None and sys.stderr is own and own.isatty()
+        # A bar puts a stream of its own, which takes whole lines, in the place of standard error.
+        own = sys.stderr is not None and sys.stderr is self._stream
+        self._in_place = not stays and own and sys.stderr.isatty()
         if self._in_place:
             print(f"{_CLEAR}{line[: shutil.get_terminal_size().columns - 1]}", end="", file=sys.stderr, flush=True)
         else:

@@ -51,8 +51,7 @@ def add_answer_facts(
     on ``device``. ``most`` is the number of negatives that a row can have, ``began`` the `time.monotonic` at which
     this call of the job began; where its caller listened for signs of life before, as the verbs do, that counts.
     """
-    record, folder = result.record, result.folder
-    model = record.model
+    record, folder, model = result.record, result.folder, result.record.model
     if model is None:
         return result
     job = read_record(JobRecord, folder / JOB)
@@ -63,8 +62,7 @@ def add_answer_facts(
         room = None if budget is None else CORPUS_SHARE * parse_duration(str(budget))
         record = _compared(record, folder, task, compared, device, plan, room)
     candidates = None if record.candidates is None else round(record.candidates)
-    own = last_k([folder / model])
-    costs = measured_costs(plan)
+    own, costs = last_k([folder / model]), measured_costs(plan)
     shares = shares_of(record.metrics[0], candidates, costs, most=most, own=own, estimate=result.estimate)
     record = replace(record, shares=shares)
     write_record(folder / RESULTS, record)
