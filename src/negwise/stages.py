@@ -44,12 +44,10 @@ class Stage:
         """What a person reads now."""
         share, when = self._done
         spent = self.clock() - self.began
-        if spent < 1:
-            return f"{self.what} ..."
-        if not 0 < share < 1:
-            return f"{self.what}: {in_words(spent)} so far"
-        left = max((when - self.began) / share - spent, 0.0)
-        return f"{self.what}: {share:.0%}, {in_words(left)} left"
+        if 0 < share < 1:
+            left = max((when - self.began) / share - spent, 0.0)
+            return f"{self.what}: {share:.0%}, {in_words(left)} left"
+        return f"{self.what} ..." if spent < 1 else f"{self.what}: {in_words(spent)} so far"
 
 
 class _Listener:

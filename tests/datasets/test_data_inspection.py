@@ -155,8 +155,9 @@ def test_real_mind(tmp_path):
     check_mind(report, *mind_by_loops(news, rows))
     assert (report.counts["news"], report.counts["impressions"], report.counts["clicks"]) == (51282, 5000, 7542)
     with pytest.raises(InputError, match=r"6 days, 2019-11-09 to 2019-11-14"):
-        prepare(read(folder, cache=tmp_path))
-    task = prepare(read(folder, cache=tmp_path), split="user")
+        prepare(read(folder, cache=tmp_path), split="time")
+    task = prepare(read(folder, cache=tmp_path))
+    assert any("split by user: 6 days" in note for note in task.notes)
     assert len(task.train) + len(task.val) + len(task.test) == 7542
 
 

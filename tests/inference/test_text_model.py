@@ -149,9 +149,8 @@ def test_mined_negatives_are_hard_and_not_likely_to_be_right(cnn, tmp_path, monk
     pairs += [(pairs[0][0], rights[7]), ("t1w1", rights[3].upper() + "!"), ("t2w2", rights[4])]
     table = cnn.mine(pairs, n=3, margin=0.02, out=tmp_path / "mined.jsonl")
     assert table.column_names == ["query", "positive", "negative_1", "negative_2", "negative_3"]
-    found = list(zip(*(table[f"negative_{k}"].to_pylist() for k in (1, 2, 3)), strict=True))
-    expected = [tuple(row) for row in mined_by_loops(cnn, pairs, 3, 0.02)]
-    assert found == expected
+    found = zip(*(table[f"negative_{k}"].to_pylist() for k in (1, 2, 3)), strict=True)
+    assert words_of(found) == words_of(mined_by_loops(cnn, pairs, 3, 0.02))
     assert any(None in row for row in cnn.mine(pairs, n=3, margin=1.9).to_pylist() for row in [row.values()])
     report = nw.data(tmp_path / "mined.jsonl")  # ready for the next run
     assert report.counts["pairs"] == len(pairs)
@@ -159,6 +158,11 @@ def test_mined_negatives_are_hard_and_not_likely_to_be_right(cnn, tmp_path, monk
         cnn.mine(tmp_path / "mined.jsonl", n=1, out=tmp_path / f"again.{ending}")
     assert parquet.read_table(tmp_path / "again.parquet")["query"].to_pylist() == [left for left, _ in pairs]
     assert nw.data(tmp_path / "again.csv").counts["pairs"] == len(pairs)
+
+
+def words_of(rows):
+    """The words of each text: two texts of the same words tie, and rounding says which of them comes first."""
+    return [[None if text is None else split_words(text) for text in row] for row in rows]
 
 
 @pytest.mark.parametrize("form", [pd.DataFrame, pl.DataFrame, pa.table, lambda columns: columns])
