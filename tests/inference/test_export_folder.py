@@ -41,6 +41,20 @@ def test_an_exported_model_is_the_same_model(name, world, tmp_path):
     assert not [one for one in out.iterdir() if place.encode() in one.read_bytes()]  # nobody learns where it lay
 
 
+@pytest.mark.parametrize("name", MODELS)
+def test_a_model_is_as_large_as_what_it_has_learnt_and_read(name, world, tmp_path):
+    """Weights, histories and names, and a few kB beside them: nothing of optimisers, texts of pairs or negatives."""
+    model = nw.load(world / "runs" / name)
+    learnt = sum(value.nbytes for value in model.network.state_dict().values())
+    histories, names = 0, (world / "runs" / name / "model" / "tokenizer.json").stat().st_size
+    if model.record.task != "pairs":
+        histories = 8 * len(model.histories.ids)
+        names += 64 * (len(model.item_ids()) + len(model.users))
+    out = model.export(tmp_path / "out", **({} if model.record.task == "pairs" else {"histories": True}))
+    size = sum(file.stat().st_size for file in out.rglob("*") if file.is_file())
+    assert learnt < size < learnt + histories + names + 40_000
+
+
 @pytest.mark.parametrize("name", ["bert4rec", "naml"])
 def test_histories_stay_at_home_unless_asked_for(name, world, tmp_path):
     model = nw.load(world / "runs" / name)

@@ -39,8 +39,9 @@ WITHOUT_A_BOUND = 128.0
 TIMED_KS, LARGER_KS = (1.0, 20.0, 100.0), (300.0, 1000.0)
 """K whose step is timed beside the largest that may come; and larger ones, as far as that is quick."""
 STEPS_OF_A_COST, STEPS_OF_A_LARGER = {"cpu": 3, "cuda": 16}, {"cpu": 2, "cuda": 8}
-ENOUGH_SECONDS = 0.4
-"""On a CPU, where nothing compiles, steps that took so long are enough to know a K by."""
+ENOUGH_SECONDS, SLOW_SECONDS = 0.4, 2.0
+"""On a CPU, where nothing compiles, steps that took so long are enough to know a K by, if there are two: the first with
+a new K asks the system for memory. A step so slow is enough alone."""
 LARGER_SECONDS, LARGER_SHARE = 4.0, 0.03
 """Seconds that timing larger K may take, and the share of the budget where that is less."""
 DEAREST, FURTHEST = 3.0, 20.0
@@ -171,7 +172,7 @@ def _spent(run: OpenRun, folder: Path, steps: int, device: str) -> list[float]:
     if device == "cpu":
         run.advance(before + 1)
         (first,) = _seconds(folder, before)
-        if first >= ENOUGH_SECONDS:
+        if first >= SLOW_SECONDS:
             return [first]
         steps = steps if steps * first < ENOUGH_SECONDS else 2
     run.advance(before + steps)

@@ -230,19 +230,15 @@ def _plan(
             return ChosenImpl("counted", why), fused.as_counted(layout), masking
         if impl == "counted":
             reason = fused.cannot_count(layout, query, masking)
-            if reason is None:
-                return ChosenImpl(impl, "as requested"), fused.as_counted(layout), masking
-        else:
-            reason = fused.too_large(layout, len(query), masking.width)
-            if reason is None and impl == "auto":
-                reason = fused.better_elsewhere(layout, query)
-            if reason is None:
-                why = (
-                    "as requested"
-                    if impl == "fused"
-                    else f"kernels for {query.device.type} that do not wait for the GPU"
-                )
-                return ChosenImpl("fused", why), layout, masking
+            if reason is not None:
+                raise InputError(f"impl={impl!r}, but {reason}. Pass impl='auto'")
+            return ChosenImpl(impl, "as requested"), fused.as_counted(layout), masking
+        reason = fused.too_large(layout, len(query), masking.width)
+        if reason is None and impl == "auto":
+            reason = fused.better_elsewhere(layout, query)
+        if reason is None:
+            why = "as requested" if impl == "fused" else f"kernels for {query.device.type} that do not wait for the GPU"
+            return ChosenImpl("fused", why), layout, masking
     if impl == "fused":
         raise InputError(f"impl={impl!r}, but {reason}. Pass impl='auto'")
     ids, mask = resolve_draw(query, negatives, ids, mask, log_q)

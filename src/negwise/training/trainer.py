@@ -26,7 +26,14 @@ from negwise.training.evaluation import Evaluation
 from negwise.training.forward_pass import TrainingStep
 from negwise.training.journal import Display, Journal, Silent, display
 from negwise.training.k_control import KController
-from negwise.training.launch import SignalGuard, fixed_threads, make_fabric, own_generators, resolve_threads
+from negwise.training.launch import (
+    SignalGuard,
+    fixed_threads,
+    kept_memory,
+    make_fabric,
+    own_generators,
+    resolve_threads,
+)
 from negwise.training.loop import Run, RunState, ShouldStop
 from negwise.training.optimization import Optimization
 from negwise.training.run_folder import check_config, fingerprint, write_assets, write_config
@@ -207,7 +214,7 @@ class OpenRun:
         run = self.run
         if until is not None and until < 0:
             raise InputError(f"until={until}, expected a step from 0 to {run.settings.steps}")
-        with fixed_threads(run.header["threads"]), own_generators(run.fabric.device), run.signals:
+        with fixed_threads(run.header["threads"]), kept_memory(), own_generators(run.fabric.device), run.signals:
             self.result = run.go(until, should_stop)
         return self.result
 
@@ -215,7 +222,7 @@ class OpenRun:
         """The rank of every positive of a split, with the weights of now."""
         assert self.run is not None
         run = self.run
-        with fixed_threads(run.header["threads"]), own_generators(run.fabric.device), run.signals:
+        with fixed_threads(run.header["threads"]), kept_memory(), own_generators(run.fabric.device), run.signals:
             return run.ranks(split)
 
     def set_horizon(
