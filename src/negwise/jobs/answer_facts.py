@@ -10,7 +10,7 @@ from pathlib import Path
 
 from negwise.errors import NegwiseError
 from negwise.jobs.gain_shares import measured_costs, shares_of
-from negwise.jobs.plan import CORPUS_SHARE
+from negwise.jobs.plan import CORPUS_SHARE, corpus_seconds
 from negwise.jobs.results import JobResult, last_k
 from negwise.records import (
     JOB,
@@ -121,12 +121,6 @@ def _draw(folder: Path) -> None:
         draw_figures(folder)
 
 
-def corpus_seconds(plan: Plan, task: Task) -> float:
-    """About how long it takes to rank among the whole corpus: an evaluation whose candidates are all texts."""
-    first, last = task.data.val.candidates
-    return plan.times.evaluation * task.data.n_items / max(last - first, 1)
-
-
 def _compared(
     record: Results,
     folder: Path,
@@ -154,10 +148,10 @@ def _compared(
     with stage("ranking without training"):
         baselines = (*baselines_of(task, ranks, record.metrics), *trained)
     found = replace(record, baselines=baselines, candidates=float(ranks.sizes.mean()))
-    if task.data.name == "pairs" and room is not None and corpus_seconds(plan, task) > room:
+    if task.data.name == "pairs" and room is not None and corpus_seconds(plan.times, task) > room:
         left_out = (
             f"The model was not ranked among all {task.data.n_items:,} texts. That takes about "
-            f"{corpus_seconds(plan, task):.0f} s, which is more than {CORPUS_SHARE:.0%} of the budget."
+            f"{corpus_seconds(plan.times, task):.0f} s, which is more than {CORPUS_SHARE:.0%} of the budget."
         )
         return replace(found, caveats=(*found.caveats, left_out))
     with stage(f"ranking among all {task.data.n_items:,} texts"):

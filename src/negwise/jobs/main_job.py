@@ -196,9 +196,9 @@ def training_end(
 ) -> TrainingEnd | None:
     """How training of the model ended at ``step``, all candidates having had ``seconds``; None where time ended it."""
     planned = request_of(prepared, winner, last(decisions)).steps or 0
-    left = None
+    left, plan = None, prepared.plan
     if request.budget is not None:
-        left = round(time_for_training(prepared.task, spent_before(prepared.plan), request) - seconds, 3)
+        left = round(time_for_training(prepared.task, plan.times, spent_before(plan), request) - seconds, 3)
     if step < planned:
         return TrainingEnd(step, planned, "level", left, request.budget)
     by_recipe = request.steps is None and request.budget is not None and planned == prepared.most

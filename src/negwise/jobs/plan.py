@@ -8,6 +8,7 @@ from dataclasses import replace
 from negwise.errors import InputError
 from negwise.records import RunLengths, StepTimes
 from negwise.report.undertrained import budget_text
+from negwise.tasks import Task
 
 PILOT_SHARE = 0.3
 """Of the budget. A pilot that converges sooner leaves its rest unused."""
@@ -143,6 +144,12 @@ def plan_one_run(
     training = steps * times.step - _saved(times, steps)
     seconds = -(-runs // jobs) * _slower(jobs) * (training + evaluations * times.evaluation) + LAST
     return RunLengths(0, 1, steps, round(seconds, 1), jobs)
+
+
+def corpus_seconds(times: StepTimes, task: Task) -> float:
+    """About how long it takes to rank among all texts: an evaluation with all of them as candidates."""
+    first, last = task.data.val.candidates
+    return times.evaluation * task.data.n_items / max(last - first, 1)
 
 
 def last_seconds(budget: float) -> float:

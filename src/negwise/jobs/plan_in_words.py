@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from negwise.jobs.answer_facts import corpus_seconds
-from negwise.jobs.plan import ALONE, LAST, last_seconds
+from negwise.jobs.plan import ALONE, LAST, corpus_seconds, last_seconds
 from negwise.jobs.preparation import format_duration
 from negwise.jobs.race import rung_step
 from negwise.jobs.race_plan import PreparedRace, step_seconds
@@ -70,7 +69,7 @@ def planned_seconds(start: RaceStart, prepared: PreparedRace, request: RunReques
     before = 0.0 if plan.start is None else plan.start.seconds
     if budget is not None and ends_by_time(start, prepared, request):
         return budget - before, each
-    corpus = corpus_seconds(plan, prepared.task) if prepared.task.data.name == "pairs" else 0.0
+    corpus = corpus_seconds(plan.times, prepared.task) if prepared.task.data.name == "pairs" else 0.0
     last = LAST if budget is None else last_seconds(budget)
     return plan.spent + each + race + last + corpus, each
 

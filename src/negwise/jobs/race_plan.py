@@ -16,6 +16,7 @@ from negwise.jobs.plan import (
     CORPUS_SHARE,
     EVALUATION_SHARE,
     FEWEST_EVALUATIONS,
+    corpus_seconds,
     evaluations_of,
     fair_queries,
     last_seconds,
@@ -149,7 +150,7 @@ def _new_plan(
     times, costs = time_one_run(replace(training, k=arm.rule, learning_rate=rate), task, typed)
     spent = time.monotonic() - began
     before = 0.0 if start is None else start.seconds
-    left = None if request.budget is None else time_for_training(task, before + spent, request)
+    left = None if request.budget is None else time_for_training(task, times, before + spent, request)
     room = None if left is None else EVALUATION_SHARE * left
     sizes = {name: len(task.splits[name].query_examples) for name in ("val", "test")}
     val = fair_queries(sizes["val"], times.evaluation, FEWEST_EVALUATIONS + 1, room)
@@ -224,7 +225,7 @@ def _candidate(
     """A candidate with the steps that it has if it goes on: ``share`` of those of a plain run in the same time."""
     steps = request.steps or prepared.most
     if request.steps is None and request.budget is not None:
-        left = time_for_training(prepared.task, spent_before(prepared.plan), request)
+        left = time_for_training(prepared.task, prepared.plan.times, spent_before(prepared.plan), request)
         plain = plan_one_run(times, runs=1, jobs=1, steps=None, budget=left, most=UNLIMITED).steps
         steps = min(int(share * plain), prepared.most)
     evaluations = evaluations_of(times, steps)
@@ -232,11 +233,13 @@ def _candidate(
     return Candidate(arm.rule, rate, steps, every, max_k)
 
 
-def time_for_training(task: Task, spent: float, request: RunRequest) -> float:
+def time_for_training(task: Task, times: StepTimes, spent: float, request: RunRequest) -> float:
     """Seconds of the budget that are left for training: less what was ``spent`` before, and what follows."""
     assert request.budget is not None
     budget = parse_duration(request.budget)
-    corpus = CORPUS_SHARE * budget if task.data.name == "pairs" else 0.0
+    corpus = corpus_seconds(times, task) if task.data.name == "pairs" else 0.0
+    if corpus > CORPUS_SHARE * budget:
+        corpus = 0.0  # it is left out
     return budget - spent - last_seconds(budget) - corpus
 
 
@@ -256,7 +259,11 @@ def plan_horizon(
     """
     assert request.budget is not None
     plan = prepared.plan
-    left = time_for_training(prepared.task, spent_before(plan), request) - seconds_so_far - plan.times.evaluation
+    left = (
+        time_for_training(prepared.task, plan.times, spent_before(plan), request)
+        - seconds_so_far
+        - plan.times.evaluation
+    )
     clock = [(record.step, record.time or 0.0) for record in read_run(folder).steps]
     half = [entry for entry in clock if entry[0] >= clock[-1][0] / 2]
     (first, begin), (last, end) = half[0], half[-1]
