@@ -115,8 +115,8 @@ def _dense(
     check_finite((found.loss,), {"query": query, "positive": positive, "candidates": batch.vectors})
     if control is not None:
         control.add(batch_sums(found, found.of_drawn))
-    rows = (found.pairs > 0).long()
-    return LossResult(found.loss.mean(), found.wins, found.pairs, found.hits, rows)
+    pairs = found.pairs.long()
+    return LossResult(found.loss.mean(), found.wins, pairs, found.hits, (pairs > 0).long())
 
 
 def gather_candidates(
@@ -212,7 +212,7 @@ def batch_sums(result: Any, of_drawn: tuple[Any, Any, Any], used: Tensor | None 
         log_k1(result.pairs),
         loss if used is None else loss * queries,
     )
-    return torch.stack([part.double().sum() for part in parts])
+    return torch.stack([part.double() for part in parts]).sum(1)
 
 
 def say_what_is_missing(control: StepControl, available: int, given: int, more: str) -> None:

@@ -41,25 +41,23 @@ def dense_losses(
     ``own`` (B,) is the place of each row's positive. ``mask`` (B, M) is True for its negatives; None means all others.
     ``given`` (B, G) are the places of its given negatives.
     """
-    loss, *counts = _Dense.apply(query, candidates, own, mask, given)  # type: ignore[no-untyped-call]
-    above, ties, pairs, given_above, given_ties, given_pairs = (one.double() for one in counts)
-    wins, hits = _wins_and_hits(above, ties, pairs)
-    if given is None:
-        return DenseResult(loss, wins, counts[2], hits, (wins, counts[2], hits))
-    of_drawn = (above - given_above, ties - given_ties, pairs - given_pairs)
-    drawn_wins, drawn_hits = _wins_and_hits(*of_drawn)
-    return DenseResult(loss, wins, counts[2], hits, (drawn_wins, of_drawn[2], drawn_hits))
+    loss, counts, of_given = _Dense.apply(query, candidates, own, mask, given)  # type: ignore[no-untyped-call]
+    wins, pairs, hits = _wins_pairs_hits(counts)
+    of_drawn = (wins, pairs, hits) if given is None else _wins_pairs_hits(counts - of_given)
+    return DenseResult(loss, wins, pairs, hits, of_drawn)
 
 
-def _wins_and_hits(above: Tensor, ties: Tensor, pairs: Tensor) -> tuple[Tensor, Tensor]:
-    return pairs - above - ties / 2, torch.where((above == 0) & (pairs > 0), 1 / (1 + ties), 0.0)
+def _wins_pairs_hits(counts: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """From ``counts`` (3, B): negatives above the positive, level with it, and all of them."""
+    above, ties, pairs = counts.double()
+    return pairs - above - ties / 2, pairs, ((above == 0) & (pairs > 0)) / (1 + ties)
 
 
 class _Dense(torch.autograd.Function):
     @staticmethod
     def forward(
         ctx: Any, query: Tensor, candidates: Tensor, own: Tensor, mask: Tensor | None, given: Tensor | None
-    ) -> tuple[Tensor, ...]:
+    ) -> tuple[Tensor, Tensor, Tensor | None]:
         scores = query @ candidates.t()
         place = own[:, None]
         scores.sub_(scores.gather(1, place))  # relative to the positive's, whose own is exactly 0
@@ -70,19 +68,17 @@ class _Dense(torch.autograd.Function):
         balance = signs.sum(1)  # above less below
         above = signs.clamp_(min=0).sum(1)
         ties = balance + scores.shape[1] - 1 - 2 * above
-        pairs = torch.full_like(own, scores.shape[1] - 1) if mask is None else mask.sum(1)
-        counts = [above, ties, pairs]
-        if given is None:
-            counts += [torch.zeros_like(above)] * 3
-        else:
-            of_given = scores.gather(1, given)
-            kept = of_given > -torch.inf
-            counts += [(of_given > 0).sum(1), (of_given == 0).sum(1), kept.sum(1)]
+        pairs = torch.full_like(above, scores.shape[1] - 1) if mask is None else mask.sum(1).to(above.dtype)
+        counts = torch.stack((above, ties, pairs))
+        of_given = None
+        if given is not None:
+            theirs = scores.gather(1, given)
+            of_given = torch.stack([(theirs > 0).sum(1), (theirs == 0).sum(1), (theirs > -torch.inf).sum(1)])
         most = scores.amax(1, keepdim=True)  # at least 0, the positive's own
         total = scores.sub_(most).exp_().sum(1, keepdim=True)
         ctx.save_for_backward(query, candidates, scores, total, place)
-        ctx.mark_non_differentiable(*counts)
-        return ((total.log() + most)[:, 0], *counts)
+        ctx.mark_non_differentiable(counts, *([] if of_given is None else [of_given]))
+        return (total.log() + most)[:, 0], counts, of_given
 
     @staticmethod
     @torch.autograd.function.once_differentiable
