@@ -37,6 +37,8 @@ SMALL, LARGE = 1.03, 1.0
 """Most that a step at the same K may take beside the framework's own: small batches, and the largest."""
 DRAWN = 8
 """The drawn K is the batch over this."""
+SMALL_TURNS = 8
+"""Small batches, whose steps are short and jitter more, have so many times the turns of the largest."""
 
 
 @dataclass(frozen=True)
@@ -224,7 +226,12 @@ def main() -> int:
     device = "cuda" if torch.cuda.is_available() else "cpu"
     parser = argparse.ArgumentParser(prog="python -m benchmarks.frameworks", description=__doc__)
     parser.add_argument("--out", type=Path, default=RESULTS / f"frameworks-{device}.json", help="the record, JSON")
-    parser.add_argument("--turns", type=int, default=11, help="steps of each kind (default: 11)")
+    parser.add_argument(
+        "--turns",
+        type=int,
+        default=11,
+        help=f"steps of each kind (default: 11); small batches have up to {SMALL_TURNS} times as many",
+    )
     parser.add_argument("--only", type=int, nargs="*", help="batch sizes to measure (default: all)")
     asked = parser.parse_args()
     scale = GPU if device == "cuda" else CPU
@@ -232,7 +239,8 @@ def main() -> int:
     cases = []
     for batch, cached in kinds:
         if asked.only is None or batch in asked.only:
-            cases.append(measure(scale, batch, cached, device, asked.turns))
+            turns = asked.turns * min(scale.large // batch, SMALL_TURNS)
+            cases.append(measure(scale, batch, cached, device, turns))
             for row in rows_of(cases[-1:], scale.large):
                 bar = "" if row.bar is None else f" (at most {row.bar})"
                 print(f"{row.work}: {row.measure}: {row.value:.3f}{bar}", flush=True)
