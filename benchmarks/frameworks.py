@@ -37,7 +37,7 @@ SMALL, LARGE = 1.03, 1.0
 """Most that a step at the same K may take beside the framework's own: small batches, and the largest."""
 DRAWN = 8
 """The drawn K is the batch over this."""
-SMALL_TURNS = 8
+SMALL_TURNS = 4
 """Small batches, whose steps are short and jitter more, have so many times the turns of the largest."""
 
 

@@ -46,13 +46,13 @@ def test_a_model_is_as_large_as_what_it_has_learnt_and_read(name, world, tmp_pat
     """Weights, histories and names, and a few kB beside them: nothing of optimisers, texts of pairs or negatives."""
     model = nw.load(world / "runs" / name)
     learnt = sum(value.nbytes for value in model.network.state_dict().values())
-    histories, names = 0, (world / "runs" / name / "model" / "tokenizer.json").stat().st_size
+    read = world / "runs" / name / "model" / "tokenizer.json"
+    read = read.stat().st_size if read.exists() else 0  # words and their numbers
     if model.record.task != "pairs":
-        histories = 8 * len(model.histories.ids)
-        names += 64 * (len(model.item_ids()) + len(model.users))
+        read += 8 * len(model.histories.ids) + 64 * (len(model.items) + len(model.users))
     out = model.export(tmp_path / "out", **({} if model.record.task == "pairs" else {"histories": True}))
     size = sum(file.stat().st_size for file in out.rglob("*") if file.is_file())
-    assert learnt < size < learnt + histories + names + 40_000
+    assert learnt < size < learnt + read + 30_000
 
 
 @pytest.mark.parametrize("name", ["bert4rec", "naml"])

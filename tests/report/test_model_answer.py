@@ -131,7 +131,7 @@ def test_what_the_model_is_ahead_in_is_told_too(tmp_path):
     answer = make_answer(job_report_data(tmp_path / "job"))
     assert answer.headline == "The model does not beat BM25."
     auc = json.loads((tmp_path / "job/results.json").read_text())["arms"][0]["seeds"][0]["test"]["auc"]
-    assert answer.notices[0].endswith(f"It is ahead in AUC ({auc:.4f} against 0.8000).")
+    assert answer.notices[0].endswith(f"The model is ahead in AUC ({auc:.4f} against 0.8000).")
 
 
 def test_most_popular_items_are_called_so(tmp_path):
@@ -316,6 +316,15 @@ def test_the_race_has_queries_and_errors(tmp_path):
     for text in (shown(folder).text, " ".join(printed(folder, 400).split()), " ".join(printed(folder, 60).split())):
         assert first in text and "validation queries" in text and "standard error over queries. Candidates" in text
     assert f"kept {first} dropped {second}" in " ".join(printed(folder, 60).split())
+
+
+def test_a_decision_that_adds_nothing_has_no_row(tmp_path):
+    one = {"step": 8, "metric": "hit@5", "values": {"a": 0.5, "b": 0.4}, "kept": ["a", "b"], "dropped": []}
+    later = one | {"step": 16, "reason": "all go on"}
+    last = one | {"step": 16, "kept": ["a"], "dropped": ["b"], "reason": "a goes on"}
+    decisions = [one | {"reason": "nobody joins"}, one | {"reason": "all go on"}, later, last]
+    rows = decision_rows(job_report_data(write_model_job(tmp_path / "job", decisions=decisions)))
+    assert [(row[0], row[-1]) for row in rows] == [("8", "nobody joins"), ("16", "all go on"), ("16", "a goes on")]
 
 
 def test_decisions_and_caveats(tmp_path):

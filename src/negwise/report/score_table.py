@@ -135,7 +135,7 @@ def baseline_notice(report: ReportData, test: Scores | None) -> str | None:
     ahead = [
         f"{metric_name(name)} ({test.value(name):.4f} against {baseline.scores.value(name):.4f})" for name in better
     ]
-    found_ahead = f" It is ahead in {' and '.join(ahead)}." if ahead else ""
+    found_ahead = f" The model is ahead in {' and '.join(ahead)}." if ahead else ""
     known = _the(baseline.name)
     needs = f"{known[0].upper()}{known[1:]} {'need' if baseline.name == POPULAR else 'needs'} no training."
     return f"{baseline_verdict(baseline, gap)}: {figures}. {needs}{found_ahead}"

@@ -76,8 +76,13 @@ def results_table(report: ReportData) -> ResultsTable:
 
 
 def decision_rows(report: ReportData) -> list[tuple[str, str, str, str, str, str]]:
-    """The decisions of a race as `DECISION_COLUMNS` has them."""
-    return [_decision_row(decision, report.raced) for decision in report.decisions]
+    """The decisions of a race as `DECISION_COLUMNS` has them, without those that repeat the one before at its step."""
+    told = [
+        decision
+        for before, decision in zip((None, *report.decisions), report.decisions, strict=False)
+        if before is None or before.step != decision.step or before.kept != decision.kept or decision.dropped
+    ]
+    return [_decision_row(decision, report.raced) for decision in told]
 
 
 def _decision_row(decision: Decision, logs: Mapping[str, RunLog]) -> tuple[str, str, str, str, str, str]:
