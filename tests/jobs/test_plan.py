@@ -24,9 +24,10 @@ from negwise.jobs.plan import (
     run_seconds,
     slowed_by_pilot,
 )
+from negwise.jobs.race_plan import time_for_training
 from negwise.jobs.step_timing import time_steps
 from negwise.records import StepCost, StepRecord, StepTimes
-from negwise.requests import TrainRequest, parse_duration
+from negwise.requests import RunRequest, TrainRequest, parse_duration
 from negwise.tasks import make_task, with_recipe
 from negwise.training import loop
 from negwise.training.loop import Run
@@ -39,6 +40,15 @@ TIMES = StepTimes(step=0.05, evaluation=0.4, pilot_step=0.03, pilot_evaluation=1
 )
 def test_times(text, seconds):
     assert parse_duration(text) == seconds
+
+
+@pytest.mark.parametrize(("texts", "kept_back"), [(1_000, 4.0), (2_500, 10.0), (2_600, 0.0)])
+def test_only_a_ranking_among_all_texts_that_will_be_made_has_time_kept_back(texts, kept_back):
+    """0.4 s for each 100 candidates, where 5% of the budget, 10 s, may go into it; and 8 s for the page."""
+    data = SimpleNamespace(name="pairs", n_items=texts, val=SimpleNamespace(candidates=(300, 400)))
+    request = RunRequest(data="x", out="y", budget="200s")
+    left = time_for_training(SimpleNamespace(data=data), TIMES, 20.0, request)
+    assert left == pytest.approx(200 - 20 - 8 - kept_back)
 
 
 @pytest.mark.parametrize("text", ["", "m", "10 minutes", "-5m", "0s", "5m!", "ten"])

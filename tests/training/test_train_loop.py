@@ -3,6 +3,7 @@
 import io
 import json
 import math
+import platform
 import re
 import sys
 from dataclasses import replace
@@ -23,7 +24,7 @@ from negwise.schedule import AnsK, ConstantK, training_fraction
 from negwise.tasks import evaluation_splits
 from negwise.training import EpochOrder, Settings, load_weights
 from negwise.training.journal import Bar, Lines, display
-from negwise.training.launch import SignalGuard, make_fabric, reseed, resolve_threads
+from negwise.training.launch import SignalGuard, kept_memory, make_fabric, reseed, resolve_threads
 
 
 def plain_loop(world, model, rule, steps, size, seed, lr):
@@ -188,6 +189,25 @@ def test_precisions(precision, tmp_path):
     result = run(tmp_path, Mean(), world, precision=precision, steps=300, eval_every=300)
     assert result.precision == precision
     assert result.best.auc > 0.62
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="other allocators are left alone")
+def test_freed_memory_stays_with_the_process_while_it_trains():
+    """Counted in pages that the system had to give out."""
+    resource = pytest.importorskip("resource")
+
+    def faults():
+        before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+        for _ in range(4):
+            torch.empty(16 << 20).fill_(1.0)  # 64 MB
+        return resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before
+
+    outside = faults()
+    with kept_memory():
+        faults()
+        kept = faults()
+    assert kept < outside / 10
+    assert faults() > outside / 2
 
 
 def test_settings_are_checked():
