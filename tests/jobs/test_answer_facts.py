@@ -64,7 +64,7 @@ def test_the_facts_are_those_of_the_model(request_, monkeypatch):
     assert (folder / "report.html").exists() and any("needs no training" in line for line in said)
 
     plan = read_record(JobRecord, folder / "job.json").plan
-    assert corpus_seconds(plan, trained) == pytest.approx(plan.times.evaluation * 150 / 15, rel=0.2)
+    assert corpus_seconds(plan.times, trained) == pytest.approx(plan.times.evaluation * 150 / 15, rel=0.2)
     bare = replace(record, baselines=(), corpus=None)
     short = _compared(bare, folder, trained, {}, "cpu", plan, room=1e-6)
     assert short.corpus is None and short.baselines[0].scores == bm25.scores
