@@ -89,20 +89,20 @@ def kept_memory() -> Iterator[None]:
     """Freed memory stays with the process, for the next step.
 
     By itself glibc gives every large tensor back to the system. A tenth of a step on a CPU then goes into new pages,
-    which the system clears first. Elsewhere than with glibc nothing changes.
+    which the system clears first. At the end what is free is given back. Elsewhere than with glibc nothing changes.
     """
-    _tell_malloc(_KEPT)
+    libc = ctypes.CDLL(None) if sys.platform == "linux" else None
+    if libc is None or not hasattr(libc, "gnu_get_libc_version"):
+        yield
+        return
+    for name, size in _KEPT.items():
+        libc.mallopt(name, size)
     try:
         yield
     finally:
-        _tell_malloc(_DEFAULTS)
-
-
-def _tell_malloc(thresholds: dict[int, int]) -> None:
-    libc = ctypes.CDLL(None) if sys.platform == "linux" else None
-    if libc is not None and hasattr(libc, "gnu_get_libc_version"):
-        for name, size in thresholds.items():
+        for name, size in _DEFAULTS.items():
             libc.mallopt(name, size)
+        libc.malloc_trim(0)
 
 
 def resolve_threads(requested: int | None, saved: int | None, may_change: bool = False) -> int:
