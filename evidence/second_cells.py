@@ -43,7 +43,7 @@ EQUAL_TIME = {
 }
 """Steps that take as long as those of K = 100, by the first study's milliseconds (docs/evidence-rules.md)."""
 BLOCKS = (
-    "end-items", "rates", "noise", "end-matching", "end-docs", "rules", "sizes", "models", "negatives", "time",
+    "end-items", "rates", "noise", "end-matching", "end-docs", "end-news", "rules", "sizes", "models", "negatives", "time",
 )  # fmt: skip
 """In the order in which they are run; the last is cut first."""
 
@@ -82,7 +82,9 @@ def cells_of(block: str) -> list[Cell]:
         case "end-matching":
             return _grid({"matching": 4000}, ("1", "1000", "100", "20", "300"), five)
         case "end-docs":
-            return _grid({"docs": 2000}, ("1", "1000", "100", "20"), five)
+            return _grid({"docs": 2000}, ("1", "100", "20"), five)
+        case "end-news":
+            return _grid({"news": 1750}, ("1", "100", "4"), five)
         case "rules":
             steps = {"items": 2500, "matching": 800, "docs": 400}
             return _grid(steps, ("metric", "online", "300", "100", "20", "1000", "1"), range(20, 30))

@@ -18,7 +18,7 @@ import argparse
 import sys
 from pathlib import Path
 
-from evidence.second_cells import BLOCKS, cells_in_order, cells_of, seconds_of
+from evidence.second_cells import BLOCKS, DATA, cells_in_order, cells_of, seconds_of
 from evidence.second_runs import read_all, save_runs, train_all
 from evidence.second_tables import sentences, tables_of
 from negwise import NegwiseError
@@ -32,8 +32,9 @@ def main(words: list[str] | None = None) -> int:
             case "plan":
                 _print_plan(asked.workers)
             case "run":
+                cells = [cell for cell in cells_in_order(asked.blocks or BLOCKS) if cell.task in (asked.tasks or DATA)]
                 left = train_all(
-                    cells_in_order(asked.blocks or BLOCKS), asked.data, asked.out, tuple(asked.done),
+                    cells, asked.data, asked.out, tuple(asked.done),
                     workers=asked.workers, limit=asked.limit,
                 )  # fmt: skip
                 print(*left, f"{len(left)} left", sep="\n", file=sys.stderr)
@@ -58,6 +59,7 @@ def _parser() -> argparse.ArgumentParser:
     verbs = parser.add_subparsers(dest="verb", required=True)
     run, plan, merge, tables = (verbs.add_parser(name) for name in ("run", "plan", "merge", "tables"))
     run.add_argument("blocks", nargs="*", help=f"of {', '.join(BLOCKS)}; all of them where none is named")
+    run.add_argument("--tasks", nargs="+", choices=DATA, help="only the runs of these")
     run.add_argument("--data", type=Path, default=Path(), help="folder of ml-1m, reuters and mind")
     run.add_argument("--out", type=Path, required=True, help="folder for what comes out; what it has is kept")
     run.add_argument("--done", type=Path, nargs="*", default=[], help="folders of earlier calls")

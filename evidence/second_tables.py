@@ -25,7 +25,7 @@ Found = Sequence[Run]
 NOT_RUN = "not run yet"
 EARLY = 0.9
 """A run that has its best step in the first nine tenths had stopped rising."""
-ENDS = ("end-items", "end-matching", "end-docs")
+ENDS = ("end-items", "end-matching", "end-docs", "end-news")
 LENGTHS = (0.1, 0.25, 0.5, 1.0)
 """Shares of a pilot at which K* is read."""
 PAIRS = (("K = 100", "100"), ("online K", "online"), ("ANS", "ans"))
@@ -118,16 +118,17 @@ def ends(found: Found) -> str:
 
 
 def say_ends(found: Found) -> str:
-    """K = 1,000 less K = 1 where most runs of K = 1 had stopped rising."""
+    """The largest K less K = 1, where most runs of K = 1 had stopped rising."""
     told = []
     for task, top in tasks_of(found).items():
         mine = only(found, task=task)
         each, ones = arms(mine, top), only(mine, k="1")
-        if {"1", "1000"} <= set(each):
-            gap = each["1000"] - each["1"]
+        most = max((k for k in each if k.isdecimal()), key=int, default="1")
+        if most != "1":
+            gap = each[most] - each["1"]
             word = "K = 1 still rises" if 2 * stopped(ones) <= len(ones) else verdict(gap)
-            told.append(f"{task}: {word}, {brief(gap)}")
-    return f"K = 1,000 less K = 1, top n: {'; '.join(told)}" if told else NOT_RUN
+            told.append(f"{task}: {word}, K = {int(most):,} {brief(gap)}")
+    return f"less K = 1, top n: {'; '.join(told)}" if told else NOT_RUN
 
 
 def lengths(found: Found) -> str:

@@ -47,7 +47,7 @@ def test_the_page_follows_when_runs_come(tmp_path):
     assert {name for name, text in told.items() if text == NOT_RUN} == {
         f"second-{name}" for name in QUESTIONS if name not in ("ends", "lengths")
     }
-    assert told["second-ends"].startswith("K = 1,000 less K = 1, top n: items: K = 1 still rises, +")
+    assert told["second-ends"].startswith("less K = 1, top n: items: K = 1 still rises, K = 1,000 +")
     assert re.sub(r"<!-- fact second-.*?<!-- end -->", "", page) == re.sub(
         r"<!-- fact second-.*?<!-- end -->", "", PAGE
     )

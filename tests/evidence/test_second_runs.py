@@ -246,4 +246,4 @@ def test_what_is_there_is_merged_and_told(tmp_path, capsys):
     assert second_study.main(["merge", str(tmp_path / "a"), str(tmp_path / "b"), "--out", str(tmp_path / "c")]) == 0
     assert second_study.main(["tables", str(tmp_path / "c")]) == 0
     told = capsys.readouterr().out
-    assert "second-ends: K = 1,000 less K = 1, top n: items: " in told and "second-noise: not run yet" in told
+    assert "second-ends: less K = 1, top n: items: " in told and "second-noise: not run yet" in told

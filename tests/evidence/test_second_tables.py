@@ -74,11 +74,11 @@ def test_more_than_speed_where_k_1_had_stopped():
     row = next(row for row in rows_of(tables.tables_of(found)["second-ends"]) if row[1:3] == ["AUC", "1000"])
     assert says(row[4], *crossed(differences)) and row[5] == "5 of 5"
     told = tables.sentences(found)["second-ends"]
-    assert told.startswith("K = 1,000 less K = 1, top n: items: yes, +")
+    assert told.startswith("less K = 1, top n: items: yes, K = 1,000 +")
     found = study("end-items", by_k({"1": 60, "1000": 3}), best=6751)  # of 7,500: in the last tenth
-    assert "items: K = 1 still rises, +" in tables.sentences(found)["second-ends"]
+    assert "items: K = 1 still rises, K = 1,000 +" in tables.sentences(found)["second-ends"]
     found = study("end-matching", by_k({"1": 3, "1000": 60}), best=100)
-    assert "matching: no, the other way, -" in tables.sentences(found)["second-ends"]
+    assert "matching: no, the other way, K = 1,000 -" in tables.sentences(found)["second-ends"]
 
 
 def test_as_good_as_k_1_at_a_third_of_its_steps():
