@@ -43,7 +43,8 @@ EQUAL_TIME = {
 }
 """Steps that take as long as those of K = 100, by the first study's milliseconds (docs/evidence-rules.md)."""
 BLOCKS = (
-    "end-items", "rates", "noise", "end-matching", "end-docs", "end-news", "rules", "sizes", "models", "negatives", "time",
+    "end-items", "rates", "noise", "end-matching", "end-docs", "end-news", "rules", "sizes", "models", "negatives",
+    "time",
 )  # fmt: skip
 """In the order in which they are run; the last is cut first."""
 
