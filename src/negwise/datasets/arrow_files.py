@@ -22,7 +22,7 @@ from negwise.datasets.ipc_batches import MAGIC_BYTES, unpacked_sizes
 from negwise.datasets.row_blocks import RowBlock
 from negwise.errors import InputError, require
 
-BATCH_ROWS = 2**17
+BATCH_ROWS = 2**19
 BLOCK_BYTES = 2**24
 """Bytes of text in a block of rows, or more where a single row has more."""
 READ_AHEAD = 2**16
