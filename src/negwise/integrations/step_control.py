@@ -69,7 +69,8 @@ class StepControl:
         self._rows = 0
         self._numbers = torch.zeros(4, dtype=torch.int64)  # as `step_draws` has them
         self._sums = torch.zeros(len(COUNTS), dtype=torch.float64)
-        self._log_sums = torch.zeros(len(COUNTS) + 2, dtype=torch.float64)
+        self._log_sums = torch.zeros_like(self._sums)
+        self._log_k, self._log_steps = 0.0, 0
 
     def __repr__(self) -> str:
         return f"StepControl({describe(self.rule)}, total_steps={self.total_steps}, seed={self.seed})"
@@ -133,8 +134,9 @@ class StepControl:
         self._running = False
         sums = distributed.total(self._sums)
         self._sums.zero_()
-        self._log_sums[: len(COUNTS)] += sums
-        self._log_sums[-2:] += torch.tensor([self.k, 1.0], dtype=torch.float64, device=sums.device)
+        self._log_sums += sums
+        self._log_k += self.k
+        self._log_steps += 1
         if not self.open_loop:
             self._seen[self.step] = (self.k, HostCopy(sums))
             self._seen.pop(self.step - LAG - 1, None)
@@ -161,14 +163,15 @@ class StepControl:
 
     def log_values(self) -> dict[str, Any]:
         """All that `negwise.records.StepRecord` has room for; an undefined value is None."""
-        sums = dict(zip((*COUNTS, "k", "steps"), self._log_sums.tolist(), strict=True))
-        self._log_sums.zero_()
-        if not sums["steps"]:
+        sums = dict(zip(COUNTS, self._log_sums.tolist(), strict=True))
+        k_sum, steps = self._log_k, self._log_steps
+        self._forget_logs()
+        if not steps:
             return {}
         if not sums["queries"]:
             self.say_once(
                 "unused",
-                f"no loss used K in {sums['steps']:.0f} steps up to step {self.step}: what trains the model is another "
+                f"no loss used K in {steps} steps up to step {self.step}: what trains the model is another "
                 "loss than the one that was told K",
             )
 
@@ -177,7 +180,7 @@ class StepControl:
 
         log_k1, loss = ratio("log_k1", "queries"), ratio("loss", "queries")
         return {
-            "k": sums["k"] / sums["steps"],
+            "k": k_sum / steps,
             "k_used": ratio("pairs", "queries"),
             "loss": loss,
             "win_rate": ratio("wins", "pairs"),
@@ -287,11 +290,15 @@ class StepControl:
         }
         self._validation = {int(at): (auc, list(curve)) for at, auc, curve in state["validation"]}
         self._sums.zero_()
-        self._log_sums.zero_()
+        self._forget_logs()
         if self._by_itself:
             self.begin(self.step + 1)
 
     # Inside
+
+    def _forget_logs(self) -> None:
+        self._log_sums.zero_()
+        self._log_k, self._log_steps = 0.0, 0
 
     def _next_k(self, step: int, past_end_is_news: bool) -> float:
         if self.total_steps is None and not isinstance(self.rule, OnlineK):
