@@ -10,6 +10,7 @@ from evidence_records import rows_of, says
 from scipy import stats
 from second_made_up import QUERIES, run_of, whole_study
 
+from evidence import second_arms, second_sizes, second_training
 from evidence import second_tables as tables
 from evidence.second_cells import BLOCKS, DATA, cells_of
 from evidence.second_pilots import Pilot
@@ -93,9 +94,9 @@ def test_as_good_as_k_1_at_a_third_of_its_steps():
 def test_a_study_that_was_cut_off_has_its_whole_seeds():
     found = study("end-items", by_k({"1": 60, "1000": 3}))
     cut = [run for run in found if (run["seed"], run["k"]) < (12, "20")]  # of the third seed two K
-    each = tables.arms(cut, "auc")
+    each = second_arms.arms(cut, "auc")
     assert set(each) == {"1", "20", "100", "1000", "all"} and all(len(one.seeds) == 2 for one in each.values())
-    one = tables.arms([run for run in found if run["seed"] == 10], "auc")
+    one = second_arms.arms([run for run in found if run["seed"] == 10], "auc")
     x = (aucs(found, "items", "1000") - aucs(found, "items", "1"))[0]
     told = (one["1000"] - one["1"]).contrast
     assert (told.low, told.high) == pytest.approx(stats.t.interval(0.95, QUERIES - 1, x.mean(), stats.sem(x)))
@@ -105,11 +106,11 @@ def test_in_news_the_interval_is_over_folds():
     found = study("models", by_k({"1": 60}))
     news = [run for run in found if run["task"] == "news"]
     assert DATA["news"]["folds"] == 5
-    each = tables.arms(news, "auc")
+    each = second_arms.arms(news, "auc")
     means = (aucs(news, "news", "100") - aucs(news, "news", "1")).mean(1)
     low, high = (each["100"] - each["1"]).interval
     assert (low, high) == pytest.approx(stats.t.interval(0.95, 2, means.mean(), stats.sem(means)))
-    assert tables.arms(news[:5], "auc") == {}  # one fold has no interval
+    assert second_arms.arms(news[:5], "auc") == {}  # one fold has no interval
 
 
 def test_what_a_rule_loses():
@@ -173,7 +174,7 @@ def power_law(found, power):
     made = []
     for run in found:
         k, size = run["path"]["k"][-1], int(run["candidates"])
-        cuts = [n for n in tables.CUTS if n < size]
+        cuts = [n for n in second_sizes.CUTS if n < size]
         hits = []
         for at, n in enumerate(cuts):  # more hits for a deeper cut-off, whatever K
             hits.append(0.1 * (1 + at) + 0.09 * share_of(k, size / n, power))
@@ -196,7 +197,7 @@ def test_sizes_find_the_power_that_was_put_in():
             k = top if cell.k == "metric" else None
             found.append(run_of(cell, 0, size=sizes[cell.task], k=k))
     found = power_law(found, 0.7)
-    for task, depths in tables.depths(found).items():
+    for task, depths in second_sizes.depths(found).items():
         assert len(depths) > 3
         for one in depths:
             assert one.k - 1 == pytest.approx((sizes[task] / one.n) ** 0.7, rel=0.25)  # of 4,000 queries
@@ -216,7 +217,7 @@ def test_models_are_compared_with_k_star():
     parts = dict(re.findall(r"(K = 100|online K|ANS) ([^;]*)", told))
     assert numbers(parts["ANS"])[0] == pytest.approx(-0.1, abs=0.005)
     gaps = []
-    for task in tables.tasks_of(found):
+    for task in second_arms.tasks_of(found):
         star = next(run["k"] for run in found if run["task"] == task and run["k"].startswith("ans"))
         pair = [aucs(found, task, k) for k in (star, star.removeprefix("ans:"))]
         gaps.append((pair[0] - pair[1]).mean())
@@ -260,8 +261,8 @@ def test_the_length_of_a_pilot():
 
 def test_an_interval_holds_the_k_of_the_whole_and_not_the_other_way():
     part, end = Pilot(0.25, 5.0, (1.0, 100.0)), Pilot(1.0, 50.0, (40.0, 60.0))
-    assert tables.holds(part, end) and not tables.holds(end, part)
-    assert not tables.holds(None, end) and not tables.holds(Pilot(0.25, 50.0, None), end)
+    assert second_training.holds(part, end) and not second_training.holds(end, part)
+    assert not second_training.holds(None, end) and not second_training.holds(Pilot(0.25, 50.0, None), end)
 
 
 def test_the_whole_study_answers_everything():
