@@ -19,7 +19,7 @@ LAYERS = [
     ["training", "inference", "integrations", "report"],
     ["tasks", "schedule", "curves"],
     ["theory", "metrics", "samplers", "losses", "datasets", "models"],
-    ["requests", "protocols", "records", "distributed", "draws", "files", "stages", "words"],
+    ["requests", "protocols", "records", "distributed", "draws", "files", "host_copy", "stages", "words"],
     ["errors"],
 ]
 LEVEL = {name: level for level, names in enumerate(LAYERS) for name in names}
@@ -29,6 +29,7 @@ BOTTOM = {
     "requests": 0,
     "distributed": 0,
     "files": 0,
+    "host_copy": 0,
     "stages": 0,
     "draws": 0,
     "records": 1,

@@ -67,12 +67,6 @@ def total_rows(rows: int, device: torch.device | str | None = None) -> int:
     return sum(_row_counts(rows, device))
 
 
-def add_counts(wins: Tensor, pairs: Tensor) -> tuple[float, int]:
-    """Wins and pairs of all rows of all ranks, as every rank must see them before a controller sets K."""
-    counts = total(torch.stack([wins.detach().double().sum(), pairs.detach().double().sum()]))
-    return float(counts[0]), int(counts[1])
-
-
 def total(tensor: Tensor) -> Tensor:
     """The sum over ranks; ``tensor`` itself stays as it is."""
     tensor = tensor.clone()

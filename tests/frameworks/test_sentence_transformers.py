@@ -19,7 +19,7 @@ from transformers import TrainerCallback
 import negwise.curves
 from negwise.draws import Key, counts
 from negwise.errors import InputError
-from negwise.integrations.host_copy import HostCopy
+from negwise.host_copy import HostCopy
 from negwise.integrations.sentence_transformers import attach
 from negwise.integrations.step_control import StepControl
 from negwise.integrations.transformers import attach as attach_scores

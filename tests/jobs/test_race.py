@@ -158,8 +158,8 @@ def test_the_record_survives_half_a_line(tmp_path):
     path.write_bytes(path.read_bytes() + b'{"kind": "rung", "st')
     assert read_race(path) == [start]
     append_race(path, decision)
-    append_race(path, Horizon("a", 500, 12.5, 0.1, "why"))
-    assert read_race(path) == [start, decision, Horizon("a", 500, 12.5, 0.1, "why")]
+    append_race(path, Horizon("a", 500, 12.5, 0.1, "why", 40))
+    assert read_race(path) == [start, decision, Horizon("a", 500, 12.5, 0.1, "why", 40)]
     path.write_text('{"kind": "bet"}\n')
     with pytest.raises(InputError, match=r"race\.jsonl, line 1: no record of a race"):
         read_race(path)
@@ -243,7 +243,7 @@ def test_without_a_race_one_candidate_trains(sequences, tmp_path, options):
 
 
 def test_a_plan_trains_nothing(sequences, tmp_path):
-    options = {"budget": "60s", "batch_size": 16, "k": "online"}  # a typed K is the only one
+    options = {"budget": "10m", "batch_size": 16, "k": "online"}  # a typed K is the only one
     request = nw.requests.RunRequest(data=str(sequences), out=str(tmp_path / "job"), **options)
     plan, start = main_job.plan_job(request, log=lambda _: None)
     assert [cost.k for cost in plan.costs][:2] == [1.0, 20.0] and all(cost.seconds > 0 for cost in plan.costs)

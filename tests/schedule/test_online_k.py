@@ -191,16 +191,6 @@ def test_rows_that_all_have_few_negatives():
     assert by_row[0] == by_mean[0] and abs(by_row[300:].mean() - by_mean[300:].mean()) < 0.1
 
 
-def test_a_state_of_an_earlier_version_is_read():
-    """It held K after any evaluation. K goes on from its sums, and the next evaluation decides."""
-    _, state = simulate(OnlineK(0.2), [1.0] * 60)
-    old = {name: value for name, value in state.items() if name != "held_k"} | {"validation_k": 5.0}
-    seen = Observation(60, 99, k=20.0, hits=60.0, rows=256, pairs=256 * 20)
-    k, new = OnlineK(0.2).update(seen, json.loads(json.dumps(old)))
-    assert (k, new) == OnlineK(0.2).update(seen, state)
-    assert new["held_k"] is None and new.keys() == OnlineK().init().keys()
-
-
 def test_bounds_name_themselves():
     mus = [3.0] * 300
     for rule, k, reason in (

@@ -82,13 +82,13 @@ def export_onnx(record: ModelRecord, network: Any, path: Path) -> str:
                 dynamic_shapes=_shapes(names, record), verbose=False,
             )  # fmt: skip
             program.save(str(path))
-        session = runtime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
-        worst = max(_difference(session, module, names, inputs) for inputs in (example, *fresh))
     except Exception as error:
         raise NegwiseError(
             f"onnx: the exporter of torch {torch.__version__} cannot take {record.model} ({type(error).__name__}: "
             f"{str(error).splitlines()[0][:120]}). Export without it."
         ) from error
+    session = runtime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
+    worst = max(_difference(session, module, names, inputs) for inputs in (example, *fresh))
     if not worst <= TOLERANCE:
         raise NegwiseError(
             f"onnx: on fresh inputs the vectors differ from torch's by {worst:.2g}, expected {TOLERANCE:g} or less. "

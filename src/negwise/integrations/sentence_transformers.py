@@ -17,8 +17,8 @@ from torch import Tensor, nn
 
 from negwise import distributed
 from negwise.errors import InputError, require
+from negwise.host_copy import HostCopy
 from negwise.integrations.batch_loss import batch_info_nce
-from negwise.integrations.host_copy import HostCopy
 from negwise.integrations.token_ids import any_equal, text_hashes
 from negwise.protocols import Rule
 

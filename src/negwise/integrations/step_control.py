@@ -22,7 +22,7 @@ from torch import Tensor
 from negwise import distributed
 from negwise.draws import Key, check_k
 from negwise.errors import InputError
-from negwise.integrations.host_copy import HostCopy
+from negwise.host_copy import HostCopy
 from negwise.integrations.rule_identity import cannot_be_told, depends_on_fraction, describe, difference, identity
 from negwise.integrations.step_draws import draw_counts, draw_order, step_numbers
 from negwise.protocols import Observation, OpenLoopRule, Rule

@@ -137,7 +137,7 @@ def _race(folder: Path, request: RunRequest, arm: Arm, prepared: PreparedRace, d
                 own = request_of(prepared, candidate, last(decisions))
                 if at < len(decisions.horizons):
                     planned = decisions.horizons[at]
-                    if planned.at is None or run.step > planned.at:  # what the run was opened with
+                    if run.step > planned.at:  # what the run was opened with
                         continue
                     advance(run, candidate, planned.at)
                 else:
@@ -279,7 +279,7 @@ def last(decisions: RaceLog) -> Horizon | None:
 def in_force(decisions: RaceLog, run: Path) -> Horizon | None:
     """The horizon that a run had where it stands: one that was planned later changes no step before it."""
     step = max(checkpoint_steps(run), default=0)
-    return next((one for one in reversed(decisions.horizons) if one.at is None or one.at < step), None)
+    return next((one for one in reversed(decisions.horizons) if one.at < step), None)
 
 
 def request_of(prepared: PreparedRace, candidate: Candidate, horizon: Horizon | None) -> TrainRequest:

@@ -64,17 +64,14 @@ class RaceStart:
 
 @dataclass(frozen=True)
 class Horizon:
-    """Steps of the candidate that goes on to the end, from the time that was left, in force after step ``at``.
-
-    Records of before do not have ``at``.
-    """
+    """Steps of the candidate that goes on to the end, from the time that was left, in force after step ``at``."""
 
     candidate: str
     steps: int
     seconds_left: float | None
     step_seconds: float
     reason: str
-    at: int | None = None
+    at: int
 
 
 @dataclass(frozen=True)

@@ -92,8 +92,7 @@ class OnlineK:
         return {**sums, "held_k": None, "bucket": None, "asked": None, "reason": None}
 
     def update(self, observation: Observation, state: State) -> tuple[float, State]:
-        # An earlier version held K after any evaluation, as ``validation_k``. The next one decides anew.
-        state = _watch(observation, {name: state.get(name) for name in self.init()})
+        state = _watch(observation, state)
         if observation.val_reliability is not None:
             state["held_k"] = self._held_by(observation.val_reliability, state)
         asked = self._ask(state)

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+from negwise.host_copy import HostCopy
 from negwise.protocols import Observation, OpenLoopRule, Rule
 from negwise.training.forward_pass import COUNTS
 
@@ -30,25 +31,6 @@ class Validation(NamedTuple):
 
     auc: float
     reliability: list[float]
-
-
-class HostCopy:
-    """Numbers on their way from the device. `values` waits for them alone, and not for what was queued since."""
-
-    def __init__(self, sums: Tensor) -> None:
-        self._event: Any = None
-        self._host = sums
-        if sums.device.type == "cuda":
-            self._host = torch.empty_like(sums, device="cpu", pin_memory=True)
-            self._host.copy_(sums, non_blocking=True)
-            self._event = torch.cuda.Event()  # type: ignore[no-untyped-call]
-            self._event.record()
-
-    @property
-    def values(self) -> dict[str, float]:
-        if self._event is not None:
-            self._event.synchronize()
-        return dict(zip(COUNTS, self._host.tolist(), strict=True))
 
 
 class KController:
@@ -99,9 +81,7 @@ class KController:
         past = range(step - self.lag, step)
         return {
             "rule": self._after[step - 1],
-            "seen": [
-                [at, self._seen[at].k, list(self._seen[at].counts.values.values())] for at in past if at in self._seen
-            ],
+            "seen": [[at, self._seen[at].k, self._seen[at].counts.values] for at in past if at in self._seen],
             "validation": {str(at): list(one) for at, one in self._validation.items() if at >= step - self.lag},
         }
 
@@ -113,7 +93,7 @@ class KController:
             known = {"val_auc": validation.auc, "val_reliability": tuple(validation.reliability)}
         if seen is None:
             return Observation(step, self.total_steps, **known)
-        counts = seen.counts.values
+        counts = dict(zip(COUNTS, seen.counts.values, strict=True))
         return Observation(
             step,
             self.total_steps,
