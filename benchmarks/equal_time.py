@@ -166,10 +166,10 @@ def mean_of(found: Sequence[dict[str, Any]], rule: str, split: str, seeds: Seque
     return float(np.mean([by[seed] for seed in seeds])) if set(seeds) <= set(by) else None
 
 
-def best_peer(found: Sequence[dict[str, Any]], task: str) -> str:
+def best_peer(found: Sequence[dict[str, Any]], task: str, metric: str) -> str:
     """The peer with the best mean validation score over the two seeds that choose."""
-    if (task, found[0]["metric"]) in KNOWN:
-        return KNOWN[task, found[0]["metric"]]
+    if (task, metric) in KNOWN:
+        return KNOWN[task, metric]
     rules = dict.fromkeys(one["rule"] for one in found if one["rule"] != RUN)
     means = {rule: mean_of(found, rule, "val", CHOOSING) for rule in rules}
     return max((rule for rule in means if means[rule] is not None), key=lambda rule: means[rule] or 0.0)
@@ -206,7 +206,7 @@ def record(paths: Sequence[Path]) -> dict[str, Any]:
     cells = {}
     for task, metric in dict.fromkeys((one["task"], one["metric"]) for one in found):
         mine = [one for one in found if (one["task"], one["metric"]) == (task, metric)]
-        best = best_peer(mine, task)
+        best = best_peer(mine, task, metric)
         whole = [
             rule for rule in dict.fromkeys((best, usual(task))) if mean_of(mine, rule, "test", COMPARING) is not None
         ]
@@ -267,7 +267,7 @@ def main() -> None:
         peers = peers_of(task, metric, times, asked.seconds, seeds, asked.k if asked.what == "choose" else ())
         if asked.what == "compare":
             mine = [one for one in earlier if (one["task"], one["metric"]) == (task, metric)]
-            kept = (best_peer(mine, task), usual(task), BASE)
+            kept = (best_peer(mine, task, metric), usual(task), BASE)
             peers = [job for job in peers if job.name in kept and (job.name != BASE or job.seed in BASE_SEEDS)]
         jobs += peers
     known = {(one["task"], one["metric"], one["rule"], one["seed"]) for one in earlier}
