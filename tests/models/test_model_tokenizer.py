@@ -4,10 +4,13 @@ from collections import Counter
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from negwise.datasets import Ragged
 from negwise.errors import InputError
 from negwise.models import WordTokenizer
+from negwise.models.text import COMPILED_FROM, SPECIAL
 from negwise.words import split_words
 
 TEXTS = ["The cat; the dog's 2 toys.", "", "snake_case and na\u00efve caf\u00e9", "the the THE"]
@@ -51,3 +54,32 @@ def test_what_cannot_be_is_refused():
     with pytest.raises(InputError, match="min_count=0"):
         WordTokenizer.train([], [], 0)
     assert WordTokenizer(("<pad>", "<unk>")).encode([], 3).shape == (0, 3)
+
+
+APART = ["the", "The", "dog's", "dog", "'", "''", "_", " ", "\n", "2", "x1", "a" * 40]
+PIECES = [*APART, "na\u00efve", "\u212a", "\u4e2a", "\x00"]
+
+
+@settings(deadline=None, max_examples=60)
+@given(
+    texts=st.lists(st.lists(st.sampled_from(PIECES), max_size=6).map("".join) | st.text(max_size=12), max_size=9),
+    words=st.lists(st.sampled_from([*APART[:4], "na\u00efve", "k", "a" * 39, "a" * 40, "x1", "2"]), unique=True),
+    length=st.integers(1, 5),
+)
+def test_many_texts_are_cut_by_a_compiled_loop_into_the_same(texts, words, length):
+    pytest.importorskip("numba")
+    tokenizer = WordTokenizer((*SPECIAL, *(word.lower() for word in words)))
+    many = texts * (COMPILED_FROM // max(len(texts), 1) + 1) if texts else []
+    found = tokenizer.encode(many, length)
+    plain = [[tokenizer._number.get(word, 1) for word in split_words(one)][:length] for one in texts]
+    rows = np.array([row + [0] * (length - len(row)) for row in plain], np.int32).reshape(-1, length)
+    assert found.dtype == np.int32 and np.array_equal(found, np.tile(rows, (len(many) // max(len(texts), 1), 1)))
+
+
+def test_words_with_the_same_place_in_the_table_are_told_apart():
+    """With so many words in a table of so few places, most share one."""
+    pytest.importorskip("numba")
+    words = [f"w{number}" for number in range(5000)]
+    tokenizer = WordTokenizer((*SPECIAL, *words[::2]))
+    expected = [2 + number // 2 if number % 2 == 0 else 1 for number in range(5000)]
+    assert tokenizer.encode(words, 1)[:, 0].tolist() == expected

@@ -20,12 +20,11 @@ from negwise.datasets import Ragged
 from negwise.errors import InputError
 
 FOLD = 64
-FOLDED_ON = ("cpu",)
-"""Kinds of devices on which the maxima of columns are found first; elsewhere all scores are sorted at once."""
-BLOCK_SCORES = 1 << 24
-"""Scores that are held at a time at most: 64 MB."""
-BLOCK_ROWS = 256
-"""Queries of a block at most: the product gains nothing from more, and memory that is not in a cache costs."""
+BLOCK_SCORES = {"cpu": 1 << 24, "cuda": 1 << 27}
+"""Scores that are held at a time at most: 64 MB on a CPU, 512 MB on a GPU."""
+BLOCK_ROWS = {"cpu": 256, "cuda": 1024}
+"""Queries of a block at most. On a CPU the product gains nothing from more, and memory that is not in a cache costs. A
+GPU is busier with more."""
 NOBODY = -1
 """The id on a place that no candidate is on."""
 
@@ -90,7 +89,8 @@ def top_n(
     order of their ids. ``exclude`` has a list of ids for each query; ``at_most`` (Q,) excludes scores above it. Where
     fewer than n remain, the id is -1 and the score -inf.
     """
-    rows = max(1, min(BLOCK_ROWS, BLOCK_SCORES // max(len(candidates), 1)))
+    kind = "cuda" if queries.device.type == "cuda" else "cpu"
+    rows = max(1, min(BLOCK_ROWS[kind], BLOCK_SCORES[kind] // max(len(candidates), 1)))
     width = min(check_n(n), len(candidates))
     ids = torch.empty((len(queries), width), dtype=torch.int64, device=queries.device)
     best = torch.empty((len(queries), width), dtype=queries.dtype, device=queries.device)
@@ -125,7 +125,7 @@ def merge(first: tuple[Tensor, Tensor], second: tuple[Tensor, Tensor], n: int) -
 def _best(block: Tensor, n: int) -> tuple[Tensor, Tensor]:
     """Scores and places (R, n) of the highest of a block (R, N), n <= N."""
     columns = block.shape[1] // FOLD
-    if block.device.type not in FOLDED_ON or columns <= 2 * n:  # or too few columns to leave many out
+    if columns <= 2 * n:  # too few to leave many out
         return _in_order(*block.topk(n, dim=1))
     folded = columns * FOLD
     # Candidate j is in column j % columns: maxima over whole rows of memory.

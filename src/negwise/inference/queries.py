@@ -15,7 +15,7 @@ from negwise.datasets import Ragged
 from negwise.datasets.ragged import offsets_of
 from negwise.datasets.task_data import padded_windows
 from negwise.errors import InputError, quote
-from negwise.inference.best_candidates import BLOCK_SCORES, NOBODY, top_n
+from negwise.inference.best_candidates import NOBODY, top_n
 from negwise.inference.given_values import several
 from negwise.inference.id_map import UNKNOWN, IdMap
 from negwise.protocols import Query
@@ -25,6 +25,8 @@ from negwise.requests.option_fields import check_choice
 Ints = NDArray[np.int64]
 STRANGER = -1
 """The number of a person whom training did not see."""
+GATHERED = 1 << 24
+"""Numbers of candidates' vectors that are held at a time at most, where each query has candidates of its own: 64 MB."""
 _STRANGERS = "People who were not there: histories=[[item, ...]] (--history ITEM,ITEM). "
 
 
@@ -160,7 +162,7 @@ def rank_lists(queries: Tensor, table: Tensor, n: int, lists: Ragged, seen: Ragg
     Places that nothing is on have the id -1 and the score -inf.
     """
     width = max(n, int(lists.lengths.max(initial=0)))
-    rows = max(1, BLOCK_SCORES // (width * table.shape[1]))
+    rows = max(1, GATHERED // (width * table.shape[1]))
     ids = torch.empty((len(queries), n), dtype=torch.int64, device=table.device)
     best = torch.empty((len(queries), n), dtype=table.dtype, device=table.device)
     for start in range(0, len(queries), rows):
