@@ -1,10 +1,12 @@
-"""Numbers on their way from a device to the host, without a wait at the time of the copy."""
+"""Numbers on their way between a device and the host, without a wait at the time of the copy."""
 
 from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 
@@ -25,3 +27,9 @@ class HostCopy:
         if self._event is not None:
             self._event.synchronize()
         return self._host.tolist()
+
+
+def to_device(numbers: NDArray[np.int64], device: torch.device) -> Tensor:
+    """``numbers`` on ``device``; a GPU goes on with what is queued meanwhile."""
+    host = torch.from_numpy(numbers)
+    return host.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else host.to(device)

@@ -10,6 +10,7 @@ from negwise.draws import Key, counts
 from negwise.errors import InputError
 from negwise.integrations import KInfoNCE, StepControl
 from negwise.integrations.step_control import COUNTS, LAG
+from negwise.integrations.step_draws import HOST_DRAWS, draw_on_device, draw_on_host, step_numbers
 from negwise.protocols import Observation
 from negwise.schedule import AnsK, ConstantK, FunctionK, OnlineK
 
@@ -63,6 +64,29 @@ def test_order_is_a_fair_permutation():
         seen[torch.arange(5), order] += 1
     # Each place is first, second, ... with probability 1/5; chi-square with 16 degrees of freedom, 99.9% at 39.3.
     assert float(((seen - 800) ** 2 / 800).sum()) < 39.3
+
+
+@pytest.mark.parametrize(
+    ("step", "k", "base", "seed"), [(0, 2.5, 0, 0), (7, 3, 5, 2**40 + 7), (2**31 + 5, 0.3, 2**33, 2**64 - 1)]
+)
+def test_draws_on_the_host_are_those_on_a_device(step, k, base, seed):
+    numbers = step_numbers(step, k)
+    numbers[1] = base
+    on_host, on_device = (
+        draw_on_host(numbers.numpy(), 64, 37, 91, seed),
+        draw_on_device(numbers, 64, 37, 91, seed),
+    )
+    assert on_host[0].tolist() == on_device[0].tolist() == counts(k, 37, Key(seed, step, base + 64)).tolist()
+    assert on_host[1].tolist() == on_device[1].tolist()
+
+
+def test_many_draws_are_those_of_the_device():
+    control = StepControl("2.5", total_steps=9, seed=3)
+    control.begin(0)
+    rows = HOST_DRAWS // 2
+    many, (kept, order) = control.draws(rows, rows + 1, CPU), draw_on_host(step_numbers(0, 2.5).numpy(), 0, rows, 9, 3)
+    assert many[0].tolist() == kept.tolist() and sorted(many[1].tolist()) == list(range(rows + 1))
+    assert many[1][many[1] < 9].tolist() == order.tolist()  # each place has a number of its own
 
 
 def test_online_sees_what_was_seen_a_lag_before():

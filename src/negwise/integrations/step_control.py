@@ -22,9 +22,9 @@ from torch import Tensor
 from negwise import distributed
 from negwise.draws import Key, check_k
 from negwise.errors import InputError
-from negwise.host_copy import HostCopy
+from negwise.host_copy import HostCopy, to_device
 from negwise.integrations.rule_identity import cannot_be_told, depends_on_fraction, describe, difference, identity
-from negwise.integrations.step_draws import draw_counts, draw_order, step_numbers
+from negwise.integrations.step_draws import HOST_DRAWS, draw_on_device, draw_on_host, step_numbers
 from negwise.protocols import Observation, OpenLoopRule, Rule
 from negwise.schedule import OnlineK, parse_rule
 
@@ -201,10 +201,15 @@ class StepControl:
         ranks side by side. The order is the same on all ranks. The ranks' batches must be equally large.
         """
         self.check_running()
-        if self._numbers.device != device:
-            self._numbers = self._numbers.to(device)
-        counts = draw_counts(self._numbers, distributed.process_rank() * rows, rows, self.seed)
-        order = draw_order(self._numbers, width, self.seed)
+        what = (distributed.process_rank() * rows, rows, width, self.seed)
+        on_host = self._numbers.device.type == "cpu" and rows + width <= HOST_DRAWS
+        if on_host and not torch.compiler.is_compiling():
+            drawn = to_device(np.concatenate(draw_on_host(self._numbers.numpy(), *what)), device)
+            counts, order = drawn[:rows], drawn[rows:]
+        else:
+            if self._numbers.device != device:
+                self._numbers = self._numbers.to(device)
+            counts, order = draw_on_device(self._numbers, *what)
         self.count_rows(rows)
         return counts, order
 

@@ -6,32 +6,43 @@ Shapes: B rows, L tokens.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import cache
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
+
+from negwise.draws import Key, Stream, block
+
+MIN_PLACES = 512
+"""Weights are made for at least so many places, and for a power of 2 of them."""
+SEED = 20260
+"""Of the weights of places."""
 
 
 def text_hashes(features: Mapping[str, Any]) -> Tensor | None:
     """A number of 64 bits for each row's tokens, (B,) int64; None for inputs that are not (B, L) token ids.
 
-    Padding does not count, on either side. Two texts share a number with probability 2^-63 or so.
+    It is the sum of (token + 1) times a random weight of its place, modulo 2^64. Padding does not count, on either
+    side. Two texts whose tokens differ by less than 2^s share a number with probability at most 2^(s - 64).
     """
     ids, mask = features.get("input_ids"), features.get("attention_mask")
     if not isinstance(ids, Tensor) or not isinstance(mask, Tensor) or ids.dim() != 2 or mask.shape != ids.shape:
         return None
     real = mask.long()
-    place = real.cumsum(1) * real  # 0 for padding, 1, 2, ... for tokens
-    # The finaliser of splitmix64 makes a weight of each (token, place); int64 wraps, as it should.
-    mixed = (ids.long() + 1) * -7046029254386353131 + place * -4417276706812531889
-    mixed = (mixed ^ _shift(mixed, 30)) * -4658895280553007687
-    mixed = (mixed ^ _shift(mixed, 27)) * -7723592293110705685
-    return ((mixed ^ _shift(mixed, 31)) * real).sum(1)
+    place = real.cumsum(1) * real  # 0 for padding, whose weight is 0, and 1, 2, ... for tokens
+    length = max(ids.shape[1], MIN_PLACES)
+    weights = _place_weights(1 << (length - 1).bit_length(), ids.device)
+    return ((ids.long() + 1) * weights[place]).sum(1)
 
 
-def _shift(value: Tensor, bits: int) -> Tensor:
-    """A logical shift to the right; torch's own keeps the sign."""
-    return (value >> bits) & (2 ** (64 - bits) - 1)
+@cache
+def _place_weights(places: int, device: torch.device) -> Tensor:
+    """A random number of 64 bits for each place from 1 to ``places``, the same in every process; 0 for place 0."""
+    place = np.arange(1, places + 1)
+    high, low, *_ = block(Key(SEED, 0), place, place * 0, Stream.ITEM)
+    return torch.from_numpy(np.concatenate([[0], (high << 32) | low])).to(device)
 
 
 def any_equal(positives: Tensor, others: list[Tensor]) -> Tensor:
