@@ -14,7 +14,7 @@ from negwise import distributed
 from negwise.draws import max_count
 from negwise.errors import InputError
 from negwise.integrations.column_choice import keep_ids, keep_mask
-from negwise.integrations.dense_loss import dense_losses, fits
+from negwise.integrations.one_pass_loss import one_pass_loss, takes
 from negwise.integrations.step_control import StepControl
 from negwise.losses import LossResult, LossWithoutBound, info_nce
 from negwise.losses.checks import check_finite, check_temperature, check_vectors
@@ -82,8 +82,8 @@ def batch_info_nce(
     """
     batch = gather_candidates(query, columns, ids, present, gather)
     choice = everything(batch) if control is None else choose(batch, control, more)
-    if choice.by_mask and not torch.compiler.is_compiling() and fits(query, batch.vectors):
-        return _dense(query, columns[0], batch, choice, temperature, control)
+    if choice.by_mask and not torch.compiler.is_compiling() and takes(query):
+        return _in_one_pass(query, columns[0], batch, choice, temperature, control)
     negatives = batch.vectors if choice.options else None
     result = info_nce(query, columns[0], negatives, temperature=temperature, reduction="none", **choice.options)
     if control is not None:
@@ -95,7 +95,7 @@ def batch_info_nce(
     return result._replace(loss=result.loss.mean())
 
 
-def _dense(
+def _in_one_pass(
     query: Tensor,
     positive: Tensor,
     batch: Candidates,
@@ -103,7 +103,7 @@ def _dense(
     temperature: float | Tensor,
     control: StepControl | None,
 ) -> LossResult:
-    """`batch_info_nce` with every score in memory; the positive is one of the candidates."""
+    """`batch_info_nce` by `one_pass_loss`; the positive is one of the candidates."""
     dtype = check_vectors(query, positive, batch.vectors)
     own = torch.arange(batch.first, batch.first + batch.rows, device=query.device)
     given = None
@@ -111,12 +111,12 @@ def _dense(
         given = own[:, None] + torch.arange(1, batch.columns, device=query.device) * batch.width
     with torch.autocast(query.device.type, enabled=False):
         scaled = query.to(dtype) / check_temperature(temperature, query, dtype)
-        found = dense_losses(scaled, batch.vectors.to(dtype), own, choice.options.get("mask"), given)
+        found = one_pass_loss(scaled, batch.vectors.to(dtype), own, choice.options.get("mask"), given)
     check_finite((found.loss,), {"query": query, "positive": positive, "candidates": batch.vectors})
     if control is not None:
         control.add(batch_sums(found, found.of_drawn))
     pairs = found.pairs.long()
-    return LossResult(found.loss.mean(), found.wins, pairs, found.hits, (pairs > 0).long())
+    return LossResult(found.mean, found.wins, pairs, found.hits, (pairs > 0).long())
 
 
 def gather_candidates(

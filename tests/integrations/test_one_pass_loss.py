@@ -1,11 +1,11 @@
-"""The loss with every score in memory against `info_nce`: values, gradients and counts."""
+"""The loss of one pass against `info_nce`: values, gradients and counts, whatever fits into a block."""
 
 import pytest
 import torch
 
 from negwise.errors import InputError
-from negwise.integrations import KInfoNCE, batch_loss
-from negwise.integrations.dense_loss import dense_losses
+from negwise.integrations import KInfoNCE
+from negwise.integrations.one_pass_loss import BLOCK_SCORES, one_pass_loss
 from negwise.losses import info_nce
 
 B, M, D = 9, 27, 5
@@ -17,6 +17,13 @@ def world(dtype=torch.float64, scale=1.0):
     return query, torch.randn(M, D, generator=generator, dtype=dtype).requires_grad_()
 
 
+@pytest.fixture(params=[B * M, 4 * M, 1], ids=["one-block", "three-blocks", "a-row-each"])
+def block(request, monkeypatch):
+    """How many scores are in memory at a time."""
+    monkeypatch.setitem(BLOCK_SCORES, "cpu", request.param)
+
+
+@pytest.mark.usefixtures("block")
 @pytest.mark.parametrize("scale", [1.0, 60.0])  # large scores must not overflow
 @pytest.mark.parametrize("masked", [False, True])
 def test_values_gradients_and_counts(masked, scale):
@@ -25,16 +32,25 @@ def test_values_gradients_and_counts(masked, scale):
     others = torch.ones(B, M, dtype=torch.bool).scatter(1, own[:, None], False)
     mask = others & (torch.rand(B, M, generator=torch.Generator().manual_seed(1)) < 0.4) if masked else others
     mask[0] = ~torch.ones(M, dtype=torch.bool) if masked else mask[0]  # a row without negatives
-    weight = torch.arange(1.0, B + 1, dtype=torch.float64)
-    found = dense_losses(query, candidates, own, mask if masked else None, None)
+    found = one_pass_loss(query, candidates, own, mask if masked else None, None)
     expected = info_nce(query, candidates[own], candidates, mask=mask, reduction="none", impl="reference")
     torch.testing.assert_close(found.loss, expected.loss)
     for name in ("wins", "pairs", "hits"):
         assert getattr(found, name).tolist() == getattr(expected, name).tolist()
-    grads = [torch.autograd.grad((weight * one.loss).sum(), (query, candidates)) for one in (found, expected)]
+    torch.testing.assert_close(found.mean, expected.loss.mean())
+    # A trainer scales the loss, by the accumulation or for half precision.
+    grads = [torch.autograd.grad(7 * mean, (query, candidates)) for mean in (found.mean, expected.loss.mean())]
     torch.testing.assert_close(*grads)
+    for frozen, learns in ((candidates, query), (query, candidates)):
+        sides = [one.detach() if one is frozen else one for one in (query, candidates)]
+        alone = torch.autograd.grad(7 * one_pass_loss(*sides, own, mask if masked else None, None).mean, learns)
+        torch.testing.assert_close(alone[0], grads[1][0 if learns is query else 1])
+    with torch.no_grad():
+        quiet = one_pass_loss(query, candidates, own, mask if masked else None, None)
+    assert quiet.mean == found.mean and quiet.wins.tolist() == found.wins.tolist() and not quiet.mean.requires_grad
 
 
+@pytest.mark.usefixtures("block")
 def test_drawn_ones_are_counted_apart():
     query, candidates = world()
     own = torch.arange(B)
@@ -42,7 +58,7 @@ def test_drawn_ones_are_counted_apart():
     mask = torch.rand(B, M, generator=torch.Generator().manual_seed(2)) < 0.5
     mask = mask.scatter(1, own[:, None], False)
     drawn = mask.scatter(1, given, False)
-    found = dense_losses(query, candidates, own, mask, given)
+    found = one_pass_loss(query, candidates, own, mask, given)
     expected = info_nce(query, candidates[own], candidates, mask=drawn, reduction="none")
     for mine, other in zip(found.of_drawn, (expected.wins, expected.pairs, expected.hits), strict=True):
         assert mine.tolist() == other.tolist()
@@ -50,7 +66,7 @@ def test_drawn_ones_are_counted_apart():
 
 def test_ties_are_half_won():
     vectors = torch.ones(4, 3)
-    found = dense_losses(torch.ones(4, 3), vectors, torch.arange(4), None, None)
+    found = one_pass_loss(torch.ones(4, 3), vectors, torch.arange(4), None, None)
     assert found.wins.tolist() == [1.5] * 4 and found.hits.tolist() == [0.25] * 4
     torch.testing.assert_close(found.loss, torch.full((4,), 4.0).log())
 
@@ -68,7 +84,7 @@ def test_what_is_not_finite_is_said():
 @pytest.mark.parametrize("equal", [False, True])
 @pytest.mark.parametrize("rule", ["0.5", "3.5", "100", "online"])
 @pytest.mark.filterwarnings("ignore:K is 100 at step 0")
-def test_batches_whose_scores_do_not_fit_have_the_same_loss(monkeypatch, rule, equal, given):
+def test_what_is_not_taken_has_the_same_loss(monkeypatch, rule, equal, given):
     generator = torch.Generator().manual_seed(3)
     query, positive = (torch.randn(12, D, generator=generator, requires_grad=True) for _ in range(2))
     more = torch.randn(12, given, D, generator=generator, requires_grad=True) if given else None
@@ -76,8 +92,8 @@ def test_batches_whose_scores_do_not_fit_have_the_same_loss(monkeypatch, rule, e
     ids = torch.arange(12) % 10 if equal else None
     given_ids = 100 + torch.arange(12 * given).view(12, given) if equal and given else None
     found = []
-    for most in (2**24, 0):
-        monkeypatch.setattr("negwise.integrations.dense_loss.MOST_SCORES", most)
+    for taken in (True, False):
+        monkeypatch.setattr("negwise.integrations.batch_loss.takes", lambda _, taken=taken: taken)
         loss = KInfoNCE(rule, total_steps=3, temperature=0.5)
         loss.control.begin(0)
         value = loss(query, positive, more, present, ids, given_ids)
@@ -88,4 +104,3 @@ def test_batches_whose_scores_do_not_fit_have_the_same_loss(monkeypatch, rule, e
         found.append((value, grads, evaluated, loss.control._sums[:-1], loss.scores()))
     torch.testing.assert_close(found[0][:4], found[1][:4])
     assert found[0][4] == found[1][4]
-    assert batch_loss.fits(query, positive) is False  # the second way was taken
