@@ -53,7 +53,13 @@ def test_what_cannot_be_is_refused():
         WordTokenizer(("<pad>", "<unk>")).encode_words(Ragged.of([[]]), [], 0)
     with pytest.raises(InputError, match="min_count=0"):
         WordTokenizer.train([], [], 0)
-    assert WordTokenizer(("<pad>", "<unk>")).encode([], 3).shape == (0, 3)
+    tokenizer = WordTokenizer(("<pad>", "<unk>"))
+    assert tokenizer.encode([], 3).shape == (0, 3)
+    with pytest.raises(InputError, match="texts is one text"):
+        tokenizer.encode("two words", 3)
+    for many in (1, COMPILED_FROM):
+        with pytest.raises(InputError, match=r"texts\[1\] is None, a NoneType, expected a text"):
+            tokenizer.encode(["word", None] * many, 3)
 
 
 APART = ["the", "The", "dog's", "dog", "'", "''", "_", " ", "\n", "2", "x1", "a" * 40]

@@ -19,7 +19,7 @@ import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from negwise.errors import InputError
+from negwise.errors import InputError, quote
 from negwise.models.hyperparameters import EMBEDDING_STD
 from negwise.models.layers import Dropout, check_positive_ints
 from negwise.models.word_vectors import WordVectors
@@ -60,7 +60,7 @@ class WordTokenizer:
     def encode(self, texts: Iterable[str], length: int) -> Tokens:
         """Texts as (N, L) token ids, cut or padded to ``length``."""
         _check_length(length)
-        texts = list(texts)
+        texts = _as_texts(texts)
         if len(texts) < COMPILED_FROM or find_spec("numba") is None:
             return self._encode_plainly(texts, length)
         tokens = np.empty((len(texts), length), np.int32)
@@ -70,6 +70,7 @@ class WordTokenizer:
         return tokens
 
     def _encode_plainly(self, texts: Sequence[str], length: int) -> Tokens:
+        """One text after another, in any alphabet."""
         rows = [[self._number.get(word, UNKNOWN) for word in split_words(text)[:length]] for text in texts]
         return np.array([row + [PADDING] * (length - len(row)) for row in rows], np.int32).reshape(-1, length)
 
@@ -232,6 +233,16 @@ class WordIds(Protocol):
 
     @property
     def ids(self) -> NDArray[np.int64]: ...
+
+
+def _as_texts(texts: Iterable[str]) -> list[str]:
+    if isinstance(texts, str):
+        raise InputError(f"texts is one text, {quote(texts)}, expected several: [{quote(texts)}]")
+    found = list(texts)
+    if not all(issubclass(kind, str) for kind in set(map(type, found))):
+        at = next(at for at, text in enumerate(found) if not isinstance(text, str))
+        raise InputError(f"texts[{at}] is {quote(found[at])}, a {type(found[at]).__name__}, expected a text")
+    return found
 
 
 def _check_length(length: int) -> None:
