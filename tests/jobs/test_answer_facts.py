@@ -103,7 +103,7 @@ def test_the_cost_begins_with_the_command_and_ends_with_the_figures(request_, mo
     with signs_of_life(lambda _: None):
         time.sleep(0.1)  # as loading takes
         result = run_job(request_, log=lambda _: None)
-    assert max(drawn.values()) - began - 0.01 <= result.record.seconds <= time.monotonic() - began
+    assert max(drawn.values()) - began - 0.05 <= result.record.seconds <= time.monotonic() - began
     assert len(drawn) > 3 and figure._drawn.cache_info()[:2] == (len(drawn), len(drawn))  # hits: those of the page
     last = ["ranking without training", "ranking among all 150 texts", "drawing the figures", "writing the page"]
     assert list(dict.fromkeys(begun))[-4:] == last  # what takes long after training gives signs of life
