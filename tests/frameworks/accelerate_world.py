@@ -92,3 +92,4 @@ if __name__ == "__main__":
     found = summary(16)
     if Accelerator().is_main_process:
         Path(sys.argv[1]).write_text(json.dumps(found))
+    torch.distributed.destroy_process_group()  # else its threads may outlive the interpreter, which then aborts

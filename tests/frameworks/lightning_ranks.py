@@ -5,6 +5,7 @@ import sys
 import warnings
 from pathlib import Path
 
+import torch
 from lightning_world import loaders, make_module, make_trainer, rows_of
 
 NAMES = ("step", "k", "k_used", "win_rate", "val_auc", "val_auc_se", "val_auc_queries")
@@ -40,3 +41,4 @@ if __name__ == "__main__":
     logs = train(Path(sys.argv[1]).parent / "two", devices=2, strategy="ddp")
     if logs is not None:
         Path(sys.argv[1]).write_text(json.dumps(logs))
+    torch.distributed.destroy_process_group()  # else its threads may outlive the interpreter, which then aborts

@@ -8,6 +8,7 @@ from pathlib import Path
 import cross_world
 import scorer_world
 import sentence_world
+import torch
 from sentence_transformers.sentence_transformer.losses import MultipleNegativesRankingLoss
 from tiny_bert import text_pairs
 
@@ -62,3 +63,4 @@ if __name__ == "__main__":
     is_first, logs = train(sys.argv[1], Path(sys.argv[2]).parent / "two", 2, ddp_backend="gloo")
     if is_first:
         Path(sys.argv[2]).write_text(json.dumps(logs))
+    torch.distributed.destroy_process_group()  # else its threads may outlive the interpreter, which then aborts
