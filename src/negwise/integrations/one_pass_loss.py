@@ -1,8 +1,8 @@
 """InfoNCE of a batch against its own candidates: loss, counts and gradients in one pass over the scores.
 
 It equals the mean of `info_nce` with the same mask. The scores are made once, a block of rows at a time, and turned
-into the softmax and the gradient where they lie. So memory is bounded, and the backward pass only scales what is there:
-three matrix products in all, where streaming takes four. That needs a loss whose rows all weigh the same, as here.
+into the softmax and the gradient where they lie. The backward pass only scales what is there: three matrix products in
+all, where streaming takes four. That needs a loss whose rows all weigh the same, as here.
 
 Shapes: B rows, M candidates, D width, G given negatives of a row.
 """
@@ -80,7 +80,7 @@ class _OnePass(torch.autograd.Function):
         for part, place, kept, theirs in _blocks(rows, query, own[:, None], mask, given):
             scores, total, *told = _softmax(part @ candidates.t(), place, kept, theirs)
             found.append(tuple(told))
-            if learns and ctx.needs_input_grad[0] | ctx.needs_input_grad[1]:
+            if learns and any(ctx.needs_input_grad[:2]):
                 # The softmax less 1 at the positive, over B for the mean: the gradient of the scores.
                 scores.div_(total * len(query)).scatter_add_(1, place, scores.new_full(place.shape, -1 / len(query)))
                 if ctx.needs_input_grad[0]:
