@@ -5,8 +5,8 @@ and with all of its cores, as the main job has them. ``choose`` trains the peers
 only these) at a third, once and three times the recipe's rate, for the steps that ``--seconds`` buy at their own pace,
 two seeds; they may share the machine (``--workers``). ``compare`` trains the best peer, K = 100 and K = 1 at the
 recipe's rate with five other seeds. ``run`` does the main job with that budget and the same five seeds, one after
-another, alone. ``record FILE...`` writes ``results/equal_time.json``. Where there are fewer than 100 negatives, all of
-them stand for K = 100.
+another, alone. ``record FILE...`` writes ``results/equal_time.json``, where other cells stay as they are. Where there
+are fewer than 100 negatives, all of them stand for K = 100.
 """
 
 from __future__ import annotations
@@ -248,7 +248,10 @@ def main() -> None:
     parser.add_argument("--limit", type=float, default=1e9, help="seconds for all of it")
     asked = parser.parse_args()
     if asked.what == "record":
-        write_atomically(asked.out, json.dumps(record([Path(name) for name in asked.names]), indent=1) + "\n")
+        found = record([Path(name) for name in asked.names])
+        if asked.out.exists():
+            found["cells"] = json.loads(asked.out.read_text())["cells"] | found["cells"]
+        write_atomically(asked.out, json.dumps(found, indent=1) + "\n")
         return
     asked.out.mkdir(parents=True, exist_ok=True)
     if asked.what == "times":

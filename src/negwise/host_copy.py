@@ -24,12 +24,17 @@ class HostCopy:
 
     @property
     def values(self) -> list[float]:
+        return self.array.tolist()
+
+    @property
+    def array(self) -> NDArray[Any]:
+        """The numbers in the shape that they had."""
         if self._event is not None:
             self._event.synchronize()
-        return self._host.tolist()
+        return self._host.numpy()
 
 
-def to_device(numbers: NDArray[np.int64], device: torch.device) -> Tensor:
+def to_device(numbers: NDArray[np.int64] | Tensor, device: torch.device) -> Tensor:
     """``numbers`` on ``device``; a GPU goes on with what is queued meanwhile."""
-    host = torch.from_numpy(numbers)
+    host = numbers if isinstance(numbers, Tensor) else torch.from_numpy(numbers)
     return host.pin_memory().to(device, non_blocking=True) if device.type == "cuda" else host.to(device)

@@ -2,6 +2,7 @@
 
 import itertools
 import json
+import time
 
 import numpy as np
 import pandas as pd
@@ -13,6 +14,7 @@ import torch
 
 import negwise as nw
 from negwise.errors import InputError
+from negwise.inference.encoding import in_order
 from negwise.inference.mining import known_answers
 from negwise.records import read_run
 from negwise.words import split_words
@@ -56,6 +58,30 @@ def test_texts_that_training_never_saw(cnn):
     assert (cnn.encode(["", "?!"]) == 0).all()  # no word, no direction
     a, b = cnn.encode(["qqq1", "qqq2"])
     np.testing.assert_array_equal(a, b)  # two unknown words are the same unknown word
+
+
+@pytest.mark.parametrize("threads", [0, 1, 3])
+def test_parts_stay_in_order_whoever_reads_them(threads):
+    """The last of some parts are read first; an endless source is read no further than the threads need."""
+    begun, taken = [], []
+
+    def source():
+        for number in itertools.count():
+            taken.append(number)
+            yield (number,)
+
+    def read(number):
+        begun.append(number)
+        time.sleep(0.002 * (3 - number % 4))
+        if number == 9:
+            raise InputError("number 9")
+        return number
+
+    found = in_order(read, source(), threads)
+    assert list(itertools.islice(found, 9)) == list(range(9))
+    with pytest.raises(InputError, match="number 9"):
+        next(found)
+    assert set(range(10)) <= set(begun) and max(taken) <= 10 + threads
 
 
 def test_encoding_is_lazy_and_says_how_far_it_is(cnn):

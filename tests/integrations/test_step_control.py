@@ -114,6 +114,21 @@ def test_validation_bounds_online_k():
     assert control.k < 8
 
 
+@pytest.mark.parametrize("rule", ["3", "online"])
+def test_a_loss_that_is_not_finite_is_told_soon(rule):
+    """On a GPU nothing else looks at the loss. It is told within two lags, and by the next log."""
+    for logs in (False, True):
+        control = StepControl(rule, total_steps=100)
+        with pytest.raises(InputError, match="not finite: a vector is not finite, or the scores overflow") as told:
+            for step in range(100):
+                control.begin(step)
+                control.add(sums(wins=1, pairs=3, rows=1, loss=math.nan if step == 5 else 1.0))
+                control.end()
+                if logs:
+                    control.logs()
+        assert f"up to step {5 if logs else 2 * LAG} is not finite" in str(told.value)
+
+
 def test_logs_are_means_since_the_last_ones():
     control = StepControl(FunctionK(lambda fraction: 2 + fraction), total_steps=3)
     assert control.logs() == {}

@@ -126,7 +126,7 @@ def test_without_a_budget_the_time_has_everything_in_it():
         assert each == pytest.approx(EACH)
         assert main == pytest.approx(10.0 + EACH + losers * LOSER + LAST)
     assert f"It takes about {format_duration(main)} in all." in told(THREE, steps=300)
-    assert "a race of 3 candidates for 60 steps" in told(THREE, steps=300)
+    assert "a race of 2 candidates for 60 steps" in told(THREE, steps=300)
 
 
 def test_a_recipe_that_ends_before_the_budget_is_told():

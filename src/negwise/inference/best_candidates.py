@@ -95,12 +95,14 @@ def top_n(
     ids = torch.empty((len(queries), width), dtype=torch.int64, device=queries.device)
     best = torch.empty((len(queries), width), dtype=queries.dtype, device=queries.device)
     scores = torch.empty(min(rows, len(queries)), len(candidates), dtype=queries.dtype, device=queries.device)
+    excluded = None if exclude is None else torch.from_numpy(exclude.ids).to(queries.device, torch.int64)
     for start in range(0, len(queries) if width else 0, rows):
         part = slice(start, min(start + rows, len(queries)))
         block = torch.mm(queries[part], candidates.T, out=scores[: part.stop - start])
-        if exclude is not None:
-            row, id_ = (torch.from_numpy(one).to(block.device) for one in _pairs(exclude, part))
-            block[row, id_] = -torch.inf
+        if exclude is not None and excluded is not None:
+            offsets = torch.from_numpy(exclude.offsets[part.start : part.stop + 1])
+            row = torch.repeat_interleave(offsets.diff().to(block.device), output_size=int(offsets[-1] - offsets[0]))
+            block.view(-1).index_fill_(0, row * len(candidates) + excluded[offsets[0] : offsets[-1]], -torch.inf)
         if at_most is not None:
             block.masked_fill_(block > at_most[part, None], -torch.inf)
         best[part], ids[part] = _best(block, width)
@@ -144,9 +146,3 @@ def _in_order(scores: Tensor, ids: Tensor) -> tuple[Tensor, Tensor]:
     ids, scores = ids.gather(1, by_id), scores.gather(1, by_id)
     falling = scores.argsort(dim=1, descending=True, stable=True)
     return scores.gather(1, falling), ids.gather(1, falling)
-
-
-def _pairs(lists: Ragged, part: slice) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """(row, id) of the lists of a block of queries."""
-    offsets = lists.offsets[part.start : part.stop + 1]
-    return np.repeat(np.arange(len(offsets) - 1), np.diff(offsets)), lists.ids[offsets[0] : offsets[-1]]

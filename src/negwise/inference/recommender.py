@@ -39,6 +39,8 @@ from negwise.records import ModelRecord, Outcome
 from negwise.stages import stage
 
 ITEMS_AT_ONCE = 1024
+GPU_NUMBERS = 1 << 23
+"""Numbers in the vectors of the histories that a GPU encodes at a time, 32 MB, several times over."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -85,7 +87,7 @@ class Recommender:
         candidates: Sequence[Any] | None = None,
         unknown: str = "error",
         empty: str | None = None,
-        batch_size: int = BATCH,
+        batch_size: int | None = None,
         device: str = "auto",
         progress: Progress = False,
     ) -> TopN:
@@ -96,7 +98,8 @@ class Recommender:
         list of ids, or a list of such lists, one a row. Unknown ids and empty histories are an error that names them;
         ``unknown="skip"`` leaves them out, and ``left_out`` of the result says whom. ``empty`` says another thing of
         empty histories: "error", "skip", or "serve", as evaluation does. LSTUR then goes by the user alone, BERT4Rec by
-        what begins a sequence; NRMS and NAML know nothing and score every item 0.
+        what begins a sequence; NRMS and NAML know nothing and score every item 0. ``batch_size`` histories are encoded
+        at a time: 1,024, and on a GPU more where they are short.
 
         >>> model.recommend(["user 42"], n=2)[0]  # doctest: +SKIP
         [('item 7', 3.1), ('item 9', 2.8)]
@@ -112,7 +115,7 @@ class Recommender:
         width = min(check_n(n), int(choice.lengths.max(initial=0)) if isinstance(choice, Ragged) else len(choice))
         parts = []
         with shown(progress, "queries", len(asked.names)) as tell:
-            for part in batches(range(len(asked.names)), batch_size):
+            for part in batches(range(len(asked.names)), self._at_a_time(where) if batch_size is None else batch_size):
                 some = asked.take(np.array(part))
                 queries = self._queries(some, table)
                 seen = some.histories if exclude_seen else None
@@ -199,14 +202,8 @@ class Recommender:
     ) -> Iterator[Floats]:
         self.network.to(device)
         with shown(progress, "articles", length_of(texts)) as tell:
-
-            def parts() -> Iterator[Mapping[str, Tensor]]:
-                first = 0
-                for part in batches(as_rows(texts), size, "articles"):
-                    yield reader.read(part, first)
-                    first += len(part)
-
-            for vectors in encoded(parts(), self.network.encode_news, device):
+            parts = batches(as_rows(texts), size, "articles")
+            for vectors in encoded(parts, reader.read, self.network.encode_news, device):
                 tell(len(vectors))
                 yield vectors
 
@@ -276,6 +273,10 @@ class Recommender:
             empty=empty,
             has_user_vectors=hasattr(self.network, "users"),
         )
+
+    def _at_a_time(self, device: str) -> int:
+        """Histories to encode at a time: a GPU takes more, where they are short."""
+        return BATCH if device == "cpu" else max(BATCH, GPU_NUMBERS // (self.record.history * self.width))
 
     def _table(self, device: str) -> Tensor:
         """Vectors (N, D) of all items on ``device``: each item is encoded once, and each device keeps its copy."""

@@ -96,15 +96,15 @@ class TextModel:
     def _batches(self, texts: Iterable[str], side: str, size: int, device: str, progress: Progress) -> Iterator[Floats]:
         self.network.to(device)
         length = self.record.lengths[SIDES[side]]
+
+        def read(part: list[Any], first: int) -> dict[str, Tensor]:
+            return {"tokens": tokens_of(self.tokenizer, part, length, first)}
+
+        def encode(tokens: Tensor) -> Tensor:
+            return self.network.encode_texts(tokens, side)
+
         with shown(progress, "texts", length_of(texts)) as tell:
-
-            def tokens() -> Iterator[dict[str, Tensor]]:
-                first = 0
-                for part in batches(texts, size):
-                    yield {"tokens": tokens_of(self.tokenizer, part, length, first)}
-                    first += len(part)
-
-            for vectors in encoded(tokens(), lambda tokens: self.network.encode_texts(tokens, side), device):
+            for vectors in encoded(batches(texts, size), read, encode, device):
                 tell(len(vectors))
                 yield vectors
 

@@ -5,6 +5,8 @@ Shapes: B rows of this rank, W rows of all ranks, C columns, M = C W candidates,
 
 from __future__ import annotations
 
+from functools import lru_cache
+from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 import torch
@@ -14,8 +16,8 @@ from negwise import distributed
 from negwise.draws import max_count
 from negwise.errors import InputError
 from negwise.integrations.column_choice import keep_ids, keep_mask
-from negwise.integrations.one_pass_loss import one_pass_loss, takes
-from negwise.integrations.step_control import StepControl
+from negwise.integrations.one_pass_loss import OnePassResult, one_pass_loss, takes
+from negwise.integrations.step_control import COUNTS, StepControl
 from negwise.losses import LossResult, LossWithoutBound, info_nce
 from negwise.losses.checks import check_finite, check_temperature, check_vectors
 from negwise.losses.result import log_k1
@@ -112,11 +114,12 @@ def _in_one_pass(
     with torch.autocast(query.device.type, enabled=False):
         scaled = query.to(dtype) / check_temperature(temperature, query, dtype)
         found = one_pass_loss(scaled, batch.vectors.to(dtype), own, choice.options.get("mask"), given)
-    check_finite((found.loss,), {"query": query, "positive": positive, "candidates": batch.vectors})
-    if control is not None:
-        control.add(batch_sums(found, found.of_drawn))
-    pairs = found.pairs.long()
-    return LossResult(found.mean, found.wins, pairs, found.hits, (pairs > 0).long())
+    if control is None or control.counted or query.device.type == "cpu":
+        check_finite((found.loss,), {"query": query, "positive": positive, "candidates": batch.vectors})
+    if control is not None:  # on a GPU it looks at the loss later, since the check would wait for it
+        whole = "mask" not in choice.options and given is None
+        control.add(_sums_of_whole(found, batch.available) if whole else batch_sums(found, found.of_drawn))
+    return LossResult(found.mean, found.wins, found.pairs, found.hits, found.rows)
 
 
 def gather_candidates(
@@ -213,6 +216,24 @@ def batch_sums(result: Any, of_drawn: tuple[Any, Any, Any], used: Tensor | None 
         loss if used is None else loss * queries,
     )
     return torch.stack([part.double() for part in parts]).sum(1)
+
+
+@torch.no_grad()
+def _sums_of_whole(found: OnePassResult, negatives: int) -> Tensor:
+    """`batch_sums` where each row has all ``negatives``, in a third of the operations: small batches wait for those."""
+    known, places = _known_sums(len(found.loss), negatives, found.loss.device)
+    seen = torch.stack((found.wins, found.wins, found.hits, found.loss.double())).sum(1)
+    return known.index_add(0, places, seen)
+
+
+@lru_cache(maxsize=8)
+def _known_sums(rows: int, negatives: int, device: torch.device) -> tuple[Tensor, Tensor]:
+    """What follows from the sizes of a batch, in the order of `COUNTS`, 0 for the others, and the places of those."""
+    pairs = torch.full((rows,), negatives, dtype=torch.float64)
+    nothing = torch.zeros_like(pairs)
+    of_rows = SimpleNamespace(wins=nothing, pairs=pairs, loss=nothing)
+    seen = [COUNTS.index(name) for name in ("wins", "drawn_wins", "hits", "loss")]
+    return batch_sums(of_rows, (nothing, pairs, nothing)).to(device), torch.tensor(seen, device=device)
 
 
 def say_what_is_missing(control: StepControl, available: int, given: int, more: str) -> None:

@@ -29,8 +29,8 @@ def drawn_ranks(order: Tensor, columns: int, width: int) -> Tensor:
     return torch.cat([own, ranks.view(columns, width - 1)], 1)
 
 
-def ranks_by_row(ranks: Tensor, rows: int, first: int) -> Tensor:
-    """``ranks`` (C, W) by shift as ranks (B, C, W) by place, for rows ``first``, ``first + 1``, ...: a view, flipped.
+def ranks_from_last(ranks: Tensor, rows: int, first: int) -> Tensor:
+    """``ranks`` (C, W) by shift as ranks (B, C, W) by place, of the last row first, for rows ``first`` on: a view.
 
     Row b has at place w the rank of shift (w - b) mod W.
     """
@@ -38,7 +38,7 @@ def ranks_by_row(ranks: Tensor, rows: int, first: int) -> Tensor:
     twice = torch.cat([ranks, ranks], 1).contiguous()
     # Row b starts at W - b of the doubled ranks. Strides cannot be negative, so the last row comes first.
     start = width - first - (rows - 1)
-    return twice.as_strided((rows, columns, width), (1, 2 * width, 1), start).flip(0)
+    return twice.as_strided((rows, columns, width), (1, 2 * width, 1), start)
 
 
 def keep_mask(
@@ -59,11 +59,13 @@ def keep_mask(
     """
     rows = len(counts)
     drawn, keep_given = split_counts(counts, present, besides_given)
-    ranks = ranks_by_row(drawn_ranks(order, columns, width), rows, first)
+    from_last = ranks_from_last(drawn_ranks(order, columns, width), rows, first)
+    # Rows are put in order by their places. `flip` fails on a GPU where the result has 4 GB or more.
+    rows_in_order = torch.arange(rows - 1, -1, -1, device=order.device)
     if excluded is None:
-        mask = ranks < drawn[:, None, None]
+        mask = (from_last < drawn[rows_in_order, None, None])[rows_in_order]
     else:
-        flat = ranks.masked_fill(excluded, FAR).flatten(1)
+        flat = from_last[rows_in_order].masked_fill_(excluded, FAR).flatten(1)
         last = (drawn - 1).clamp(0, flat.shape[1] - 1)
         kth = flat.sort(1).values.gather(1, last[:, None])
         mask = ((flat <= kth) & (flat < FAR) & (drawn[:, None] > 0)).view(rows, columns, width)

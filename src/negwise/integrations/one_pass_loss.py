@@ -20,7 +20,7 @@ BLOCK_SCORES = {"cpu": 2**22, "cuda": 2**26}
 
 
 class OnePassResult(NamedTuple):
-    """The mean loss, and of each row its loss and its counts, (B,), as in `negwise.losses.LossResult`.
+    """The mean loss, and of each row its loss and its counts, (B,), as in `negwise.losses.LossResult`, in float64.
 
     ``of_drawn`` are wins, pairs and hits over drawn negatives alone.
     """
@@ -30,6 +30,7 @@ class OnePassResult(NamedTuple):
     wins: Tensor
     pairs: Tensor
     hits: Tensor
+    rows: Tensor
     of_drawn: tuple[Tensor, Tensor, Tensor]
 
 
@@ -49,15 +50,16 @@ def one_pass_loss(
     mean, loss, counts, of_given = _OnePass.apply(  # type: ignore[no-untyped-call]
         query, candidates, own, mask, given, torch.is_grad_enabled()
     )
-    wins, pairs, hits = _wins_pairs_hits(counts)
-    of_drawn = (wins, pairs, hits) if given is None else _wins_pairs_hits(counts - of_given)
-    return OnePassResult(mean, loss, wins, pairs, hits, of_drawn)
+    wins, pairs, hits, rows = _of_rows(counts)
+    of_drawn = (wins, pairs, hits) if given is None else _of_rows(counts - of_given)[:3]
+    return OnePassResult(mean, loss, wins, pairs, hits, rows, of_drawn)
 
 
-def _wins_pairs_hits(counts: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """From ``counts`` (3, B): negatives above the positive, level with it, and all of them."""
+def _of_rows(counts: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Wins, pairs, hits and rows from ``counts`` (3, B): negatives above the positive, level with it, all of them."""
     above, ties, pairs = counts.double()
-    return pairs - above - ties / 2, pairs, ((above == 0) & (pairs > 0)) / (1 + ties)
+    rows = pairs.clamp(max=1)
+    return torch.add(pairs - above, ties, alpha=-0.5), pairs, rows * (above == 0) / (1 + ties), rows
 
 
 class _OnePass(torch.autograd.Function):
@@ -91,11 +93,14 @@ class _OnePass(torch.autograd.Function):
         ctx.save_for_backward(_joined(to_query, 0) if to_query else None, to_candidates)
         loss, counts, *of_given = (_joined(parts, -1) for parts in zip(*found, strict=True))
         ctx.mark_non_differentiable(loss, counts, *of_given)
+        ctx.set_materialize_grads(False)  # of the other outputs, which have none
         return loss.mean(), loss, counts, of_given[0] if of_given else None
 
     @staticmethod
     @torch.autograd.function.once_differentiable
-    def backward(ctx: Any, grad: Tensor, *_: Any) -> tuple[Tensor | None, ...]:
+    def backward(ctx: Any, grad: Tensor | None, *_: Any) -> tuple[Tensor | None, ...]:
+        if grad is None:
+            return (None,) * 6
         scaled = [None if saved is None else saved * grad for saved in ctx.saved_tensors]
         return *scaled, None, None, None, None
 

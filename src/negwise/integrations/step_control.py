@@ -32,6 +32,7 @@ LAG = 8
 """Steps between what was seen and the K that it decides."""
 COUNTS = ("wins", "pairs", "drawn_wins", "drawn_pairs", "hits", "rows", "queries", "log_k1", "loss")
 """What a step adds up. ``hits`` and ``rows`` are over drawn negatives, ``queries`` is the number of all rows."""
+LOSS = COUNTS.index("loss")
 
 
 class StepControl:
@@ -71,6 +72,7 @@ class StepControl:
         self._sums = torch.zeros(len(COUNTS), dtype=torch.float64)
         self._log_sums = torch.zeros_like(self._sums)
         self._log_k, self._log_steps = 0.0, 0
+        self._loss: HostCopy | None = None  # summed up, on its way here
 
     def __repr__(self) -> str:
         return f"StepControl({describe(self.rule)}, total_steps={self.total_steps}, seed={self.seed})"
@@ -137,6 +139,10 @@ class StepControl:
         self._log_sums += sums
         self._log_k += self.k
         self._log_steps += 1
+        if self.step % LAG == 0:
+            if self._loss is not None:
+                self._check_loss(self._loss.values[0])
+            self._loss = HostCopy(self._log_sums[LOSS : LOSS + 1].clone())
         if not self.open_loop:
             self._seen[self.step] = (self.k, HostCopy(sums))
             self._seen.pop(self.step - LAG - 1, None)
@@ -168,6 +174,7 @@ class StepControl:
         self._forget_logs()
         if not steps:
             return {}
+        self._check_loss(sums["loss"])
         if not sums["queries"]:
             self.say_once(
                 "unused",
@@ -295,11 +302,21 @@ class StepControl:
         }
         self._validation = {int(at): (auc, list(curve)) for at, auc, curve in state["validation"]}
         self._sums.zero_()
+        self._loss = None
         self._forget_logs()
         if self._by_itself:
             self.begin(self.step + 1)
 
     # Inside
+
+    def _check_loss(self, total: float) -> None:
+        """Refuse a sum of losses that is not finite; on a GPU nothing else looks at them."""
+        if not math.isfinite(total):
+            raise InputError(
+                f"a loss in one of the last steps up to step {self.step} is not finite: a vector is not finite, or the "
+                "scores overflow. Type a lower learning rate or a higher temperature; "
+                "torch.autograd.set_detect_anomaly(True) finds the operation"
+            )
 
     def _forget_logs(self) -> None:
         self._log_sums.zero_()

@@ -30,11 +30,11 @@ def text_hashes(features: Mapping[str, Any]) -> Tensor | None:
     ids, mask = features.get("input_ids"), features.get("attention_mask")
     if not isinstance(ids, Tensor) or not isinstance(mask, Tensor) or ids.dim() != 2 or mask.shape != ids.shape:
         return None
-    real = mask.long()
-    place = real.cumsum(1) * real  # 0 for padding, whose weight is 0, and 1, 2, ... for tokens
+    ids, real = ids.long(), mask.long()
     length = max(ids.shape[1], MIN_PLACES)
     weights = _place_weights(1 << (length - 1).bit_length(), ids.device)
-    return ((ids.long() + 1) * weights[place]).sum(1)
+    # The place of padding does not matter: its number is 0, and that of a token is the token + 1.
+    return (weights[real.cumsum(1)] * torch.addcmul(real, ids, real)).sum(1)
 
 
 @cache

@@ -14,13 +14,13 @@ from negwise.requests import RunRequest, parse_duration
 
 def explain(start: RaceStart, prepared: PreparedRace, request: RunRequest) -> str:
     """The plan in a few sentences, with the time of all of it."""
-    first, raced = start.candidates[0], len(start.candidates) + bool(start.joins)
+    first, raced = start.candidates[0], len(start.candidates)
     time_of_all = f"{_time_in_words(start, prepared, request)} {start.reason}"
     ks = _k_in_words(first, prepared)
     if len(start.candidates) == 1:
         return f"Plan: {first.steps} steps with {ks}. {time_of_all}"
     names = "; ".join(one.name for one in start.candidates)
-    later = f"; then {' or '.join(one.name for one in start.joins)}" if start.joins else ""
+    later = f"; perhaps then {start.joins[0].name}" if start.joins else ""
     return (
         f"Plan: a race of {raced} candidates for {rung_step(first)} steps ({names}{later}). "
         f"The best goes on to about {first.steps} steps, with {ks}. {time_of_all}"

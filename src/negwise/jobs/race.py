@@ -3,8 +3,9 @@
 A candidate is a rule for K and a learning rate. Twice on the way those that are clearly behind are dropped; after a
 quarter of the steps the best goes on, and nothing starts again. The recipe's own candidate stays until then, since a
 higher rate leads early and not always at the end, and it stays for good unless another is clearly ahead
-(docs/log.md). The learning rates move to where they win: where the first comparison is clear, one more joins beyond the
-one that leads, and catches up. A candidate that breaks down, the recipe's too, is dropped while another lives.
+(docs/log.md). The learning rates move to where they win: where another than the recipe's is clearly ahead at the first
+comparison, one beyond it joins and catches up. A candidate that breaks down, the recipe's too, is dropped while another
+lives.
 
 A K beyond the default rule's is not raced where it is nearly free: over five seeds K for the metric held against the
 best fixed K wherever that was decided (docs/log.md, "Online K against the best fixed K"). What a clock or a score
@@ -124,13 +125,14 @@ def stages_of(start: RaceStart) -> tuple[tuple[StepOf, Judge], ...]:
 
 def invite(ranks: Mapping[str, Ranks], step: int, metric: str, recipe: str, *, joins: Sequence[Candidate]) -> Decision:
     """Who joins: the higher rate of ``joins`` where a candidate is clearly ahead of the recipe's, the lower one where
-    all are clearly behind or broke down. Nobody joins where the order is open: a third rate costs the best its time.
+    the recipe's broke down. Else nobody does: a third rate costs the best its time, and a lower rate is behind early on
+    even where it ends level (docs/log.md).
     """
     values, means = _values(ranks, metric)
     others = [name for name in means if name != recipe]
-    level = Decision(step, metric, means, tuple(means), (), "no rate is clearly ahead or behind, so no other joins")
-    if recipe not in means or all(clearly_ahead(values[recipe], values[name]) for name in others):
-        joined, why = min(joins, key=_rate), "a higher rate is no better"
+    level = Decision(step, metric, means, tuple(means), (), "no other rate is clearly ahead, so none joins")
+    if recipe not in means:
+        joined, why = min(joins, key=_rate), f"{recipe} broke down"
     elif any(clearly_ahead(values[name], values[recipe]) for name in others):
         joined, why = max(joins, key=_rate), f"{max(others, key=means.__getitem__)} is clearly ahead"
     else:

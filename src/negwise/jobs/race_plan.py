@@ -201,7 +201,7 @@ def plan_candidates(prepared: PreparedRace, request: RunRequest, arm: Arm) -> Ra
             for scale in (1.0, *scales)
         )
         if rung_step(first) >= FEWEST_STEPS:
-            raced = "Three times the recipe's learning rate is tried too, then perhaps nine times or a third of it."
+            raced = "Three times the recipe's learning rate is tried too, and nine times where that leads."
             return RaceStart((first, higher), " ".join([raced, *reasons]), tuple(joining))
         reasons.insert(0, f"There are too few steps for a race, which needs {FEWEST_STEPS} of each candidate.")
     else:
