@@ -44,7 +44,10 @@ class IdMap:
 
     def numbers(self, ids: Iterable[Any]) -> Ints:
         """The number of each id, `UNKNOWN` where there is none."""
-        texts, known = id_column(list(ids), self.what), self._number
+        given, known = list(ids), self._number
+        if set(map(type, given)) <= {str} and None not in (found := list(map(known.get, given))):
+            return np.array(found, np.int64)  # all of them are names as they are
+        texts = id_column(given, self.what)
         codes = [known.get(text, UNKNOWN) for text in texts.dictionary.to_pylist()]
         places = texts.indices.fill_null(len(codes)).to_numpy(zero_copy_only=False)
         return np.array([*codes, UNKNOWN], np.int64)[places]

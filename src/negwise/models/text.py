@@ -63,6 +63,8 @@ class WordTokenizer:
         texts = _as_texts(texts)
         if len(texts) < COMPILED_FROM or find_spec("numba") is None:
             return self._encode_plainly(texts, length)
+        if "".join(texts).isascii():
+            return self._table.encode(texts, length, UNKNOWN)
         tokens = np.empty((len(texts), length), np.int32)
         ascii_ = np.fromiter(map(str.isascii, texts), bool, len(texts))
         tokens[ascii_] = self._table.encode([text for text in texts if text.isascii()], length, UNKNOWN)
