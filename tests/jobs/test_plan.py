@@ -23,6 +23,7 @@ from negwise.jobs.plan import (
     plan_one_run,
     run_seconds,
     slowed_by_pilot,
+    validation_queries,
 )
 from negwise.jobs.race_plan import time_for_training
 from negwise.jobs.step_timing import time_steps
@@ -120,6 +121,23 @@ def test_a_budget_that_is_too_short_says_what_is_needed():
     assert plan.pilot_steps >= FEWEST
     with pytest.raises(InputError, match="too short"):
         plan_lengths(TIMES, runs=9, jobs=2, steps=100_000, budget=600)
+
+
+@pytest.mark.parametrize(
+    ("queries", "seconds", "left", "alone", "racing"),
+    [
+        (6040, 0.47, 57.0, None, 2000),  # never fewer for the race
+        (6040, 0.2, 57.0, None, int(6040 * 2.85 / (24 * 0.2))),  # 24 evaluations in a twentieth of the time
+        (6040, 0.1, 57.0, None, None),
+        (6040, 2.0, 57.0, int(6040 * 5.7 / 12), 2000),  # 6 in a tenth of it
+        (1866, 0.95, 90.0, None, None),
+        (6040, 9.0, 57.0, int(6040 * 5.7 / 54), int(6040 * 5.7 / 54)),  # unless so many do not fit
+        (6040, 9.0, None, None, None),
+    ],
+)
+def test_a_race_validates_on_so_many_queries_that_it_can_look_often(queries, seconds, left, alone, racing):
+    assert validation_queries(queries, seconds, left, races=False) == alone
+    assert validation_queries(queries, seconds, left, races=True) == racing
 
 
 def test_a_slow_machine_gives_the_pilot_more_than_its_share():

@@ -19,6 +19,9 @@ EVALUATION_SHARE, AIMED_SHARE = 0.1, 0.05
 than those are made only where all of them take half of that."""
 FEWEST_EVALUATIONS, MOST_EVALUATIONS = 5, 20
 FEWEST_QUERIES = 500
+RACE_EVALUATIONS, RACE_QUERIES = 24, 2000
+"""A race looks at 8, 16 and 24% of a candidate's steps if it is evaluated 12 times, which has about half of the time.
+To make evaluations cheap enough it does with fewer queries, but not with fewer than so many."""
 RISING = 200
 """Steps over which a K that is set while training rises: so far about 150 on texts. They cost the mean of both ends."""
 START = 8.0
@@ -96,14 +99,30 @@ def run_seconds(times: StepTimes, runs: int, jobs: int, steps: int) -> float:
     return -(-runs // jobs) * _slower(jobs) * (steps * times.step + _evaluations(times)) + START
 
 
-def fair_queries(queries: int, seconds: float, evaluations: int, room: float | None) -> int | None:
+def fair_queries(
+    queries: int, seconds: float, evaluations: int, room: float | None, least: int = FEWEST_QUERIES
+) -> int | None:
     """Queries of which ``evaluations`` fit into ``room`` seconds, where all of them take ``seconds`` each time.
 
-    None where all fit. At least 500, below which little is told.
+    None where all fit. At least ``least``; below 500 little is told.
     """
-    if room is None or evaluations * seconds <= room or queries <= FEWEST_QUERIES:
+    if room is None or evaluations * seconds <= room or queries <= least:
         return None
-    return max(FEWEST_QUERIES, int(queries * room / (evaluations * seconds)))
+    return max(least, int(queries * room / (evaluations * seconds)))
+
+
+def validation_queries(queries: int, seconds: float, left: float | None, races: bool) -> int | None:
+    """How many of the ``queries``, which take ``seconds``, to validate on in ``left`` seconds of training; None: all.
+
+    ``races``: whether a race wants to look often.
+    """
+    if left is None:
+        return None
+    needed = fair_queries(queries, seconds, FEWEST_EVALUATIONS + 1, EVALUATION_SHARE * left)
+    if not races:
+        return needed
+    cheap = fair_queries(queries, seconds, RACE_EVALUATIONS, AIMED_SHARE * left, RACE_QUERIES)
+    return min((one for one in (needed, cheap) if one is not None), default=None)
 
 
 def plan_one_run(

@@ -15,13 +15,13 @@ from negwise.jobs.going_on import next_round, open_start, put_aside, spent_befor
 from negwise.jobs.plan import (
     CORPUS_SHARE,
     EVALUATION_SHARE,
-    FEWEST_EVALUATIONS,
     corpus_seconds,
     evaluations_of,
     fair_queries,
     last_seconds,
     parallelism,
     plan_one_run,
+    validation_queries,
 )
 from negwise.jobs.preparation import Log, look_at_data, metrics_of, training_of, write_job
 from negwise.jobs.race import (
@@ -153,7 +153,9 @@ def _new_plan(
     left = None if request.budget is None else time_for_training(task, times, before + spent, request)
     room = None if left is None else EVALUATION_SHARE * left
     sizes = {name: len(task.splits[name].query_examples) for name in ("val", "test")}
-    val = fair_queries(sizes["val"], times.evaluation, FEWEST_EVALUATIONS + 1, room)
+    # With fewer pairs an evaluation is hardly cheaper: most of it encodes the texts that are ranked.
+    often = may_race(request) and task.data.name != "pairs"
+    val = validation_queries(sizes["val"], times.evaluation, left, often)
     test = fair_queries(sizes["test"], times.evaluation * sizes["test"] / sizes["val"], 1, room)
     times = replace(times, evaluation=times.evaluation * (val or sizes["val"]) / sizes["val"])
     most = epochs * times.epoch
@@ -194,7 +196,7 @@ def plan_candidates(prepared: PreparedRace, request: RunRequest, arm: Arm) -> Ra
         reasons.append(f"K is at most {k:g}: more make a step {slower:.1f} x as long, and there is less than an epoch.")
         bound, times = int(k), replace(times, step=seconds, k=k)
     scales = (RATE_STEP, RATE_STEP * RATE_STEP, 1 / RATE_STEP)
-    if request.race and request.learning_rate is None:
+    if may_race(request):
         share = share_of_survivor(MOST_CANDIDATES)
         first, higher, *joining = (
             _candidate(prepared, request, arm, _typed(prepared.rate * scale), bound, times, share)
@@ -207,6 +209,11 @@ def plan_candidates(prepared: PreparedRace, request: RunRequest, arm: Arm) -> Ra
     else:
         reasons.insert(0, "There is nothing to race.")
     return RaceStart((_candidate(prepared, request, arm, prepared.rate, bound, times, 1.0),), " ".join(reasons))
+
+
+def may_race(request: RunRequest) -> bool:
+    """Whether learning rates may race, where there are steps enough."""
+    return request.race and request.learning_rate is None
 
 
 def _typed(rate: float) -> float:
