@@ -60,7 +60,7 @@ def keep_mask(
     rows = len(counts)
     drawn, keep_given = split_counts(counts, present, besides_given)
     from_last = ranks_from_last(drawn_ranks(order, columns, width), rows, first)
-    # Rows are put in order by their places. `flip` fails on a GPU where the result has 4 GB or more.
+    # Rows are put in order by their places: on a GPU `flip` of such a view fails where it has 4 GB.
     rows_in_order = torch.arange(rows - 1, -1, -1, device=order.device)
     if excluded is None:
         mask = (from_last < drawn[rows_in_order, None, None])[rows_in_order]
