@@ -1,13 +1,12 @@
 """A loop of one's own with accelerate, as a function and as one of several processes."""
 
-import json
 import sys
 import warnings
-from pathlib import Path
 
 import torch
 from accelerate import Accelerator
 from torch.utils.data import DataLoader, TensorDataset
+from two_processes import write_and_leave
 
 from negwise.integrations import KInfoNCE
 from negwise.integrations.accelerate import attach
@@ -90,6 +89,4 @@ def summary(batch):
 if __name__ == "__main__":
     warnings.simplefilter("ignore")
     found = summary(16)
-    if Accelerator().is_main_process:
-        Path(sys.argv[1]).write_text(json.dumps(found))
-    torch.distributed.destroy_process_group()  # else its threads may outlive the interpreter, which then aborts
+    write_and_leave(sys.argv[1], found if Accelerator().is_main_process else None)

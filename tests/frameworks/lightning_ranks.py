@@ -1,12 +1,11 @@
 """One of several processes that train with Lightning; rank 0 writes the log."""
 
-import json
 import sys
 import warnings
 from pathlib import Path
 
-import torch
 from lightning_world import loaders, make_module, make_trainer, rows_of
+from two_processes import write_and_leave
 
 NAMES = ("step", "k", "k_used", "win_rate", "val_auc", "val_auc_se", "val_auc_queries")
 
@@ -38,7 +37,4 @@ def train(out, **options):
 
 if __name__ == "__main__":
     warnings.simplefilter("ignore")
-    logs = train(Path(sys.argv[1]).parent / "two", devices=2, strategy="ddp")
-    if logs is not None:
-        Path(sys.argv[1]).write_text(json.dumps(logs))
-    torch.distributed.destroy_process_group()  # else its threads may outlive the interpreter, which then aborts
+    write_and_leave(sys.argv[1], train(Path(sys.argv[1]).parent / "two", devices=2, strategy="ddp"))

@@ -1,6 +1,5 @@
 """One of several processes that train with the trainers of Hugging Face; rank 0 writes the logs of all of them."""
 
-import json
 import sys
 import warnings
 from pathlib import Path
@@ -8,9 +7,9 @@ from pathlib import Path
 import cross_world
 import scorer_world
 import sentence_world
-import torch
 from sentence_transformers.sentence_transformer.losses import MultipleNegativesRankingLoss
 from tiny_bert import text_pairs
+from two_processes import write_and_leave
 
 NAMES = ("step", "loss", "grad_norm", "k", "k_used", "win_rate")
 LAST = 70
@@ -61,6 +60,4 @@ def logs_of(trainer):
 if __name__ == "__main__":
     warnings.simplefilter("ignore")
     is_first, logs = train(sys.argv[1], Path(sys.argv[2]).parent / "two", 2, ddp_backend="gloo")
-    if is_first:
-        Path(sys.argv[2]).write_text(json.dumps(logs))
-    torch.distributed.destroy_process_group()  # else its threads may outlive the interpreter, which then aborts
+    write_and_leave(sys.argv[2], logs if is_first else None)

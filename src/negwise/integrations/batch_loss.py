@@ -186,13 +186,14 @@ def choose(batch: Candidates, control: StepControl, more: str) -> Choice:
     place = (batch.first, batch.columns, batch.width, batch.present)
     if batch.excluded is None and not compiling and control.k < GATHER_BELOW * len(batch.vectors):
         ids, mask = keep_ids(order, counts, max_count(control.k), *place, besides)
-        drawn = mask & (torch.arange(mask.shape[1], device=device) >= batch.columns - 1)
-        options = {"ids": ids, "mask": mask}
+        options, given = {"ids": ids, "mask": mask}, torch.arange(ids.shape[1], device=device) < batch.columns - 1
     else:
-        kept = keep_mask(order, counts, *place, batch.excluded, besides)
-        drawn = (kept & ~batch.own_places()).flatten(1)
-        options = {"mask": kept.flatten(1)}
-    return Choice(options, options | {"mask": drawn} if batch.columns > 1 else None)
+        mask = keep_mask(order, counts, *place, batch.excluded, besides)
+        options, given = {"mask": mask.flatten(1)}, None
+    if batch.columns == 1:
+        return Choice(options, None)
+    drawn = mask & ~(batch.own_places() if given is None else given)
+    return Choice(options, options | {"mask": drawn.flatten(1)})
 
 
 @torch.no_grad()

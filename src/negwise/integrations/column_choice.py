@@ -60,12 +60,11 @@ def keep_mask(
     rows = len(counts)
     drawn, keep_given = split_counts(counts, present, besides_given)
     from_last = ranks_from_last(drawn_ranks(order, columns, width), rows, first)
-    # Rows are put in order by their places: on a GPU `flip` of such a view fails where it has 4 GB.
-    rows_in_order = torch.arange(rows - 1, -1, -1, device=order.device)
+    # What is made of the view is flipped, not the view: on a GPU that fails where it has 4 GB.
     if excluded is None:
-        mask = (from_last < drawn[rows_in_order, None, None])[rows_in_order]
+        mask = (from_last < drawn.flip(0)[:, None, None]).flip(0)
     else:
-        flat = from_last[rows_in_order].masked_fill_(excluded, FAR).flatten(1)
+        flat = from_last.masked_fill(excluded.flip(0), FAR).flip(0).flatten(1)
         last = (drawn - 1).clamp(0, flat.shape[1] - 1)
         kth = flat.sort(1).values.gather(1, last[:, None])
         mask = ((flat <= kth) & (flat < FAR) & (drawn[:, None] > 0)).view(rows, columns, width)
