@@ -5,8 +5,9 @@ and with all of its cores, as the main job has them. ``choose`` trains the peers
 only these) at a third, once and three times the recipe's rate, for the steps that ``--seconds`` buy at their own pace,
 two seeds; they may share the machine (``--workers``). ``compare`` trains the best peer, K = 100 and K = 1 at the
 recipe's rate with five other seeds. ``run`` does the main job with that budget and the same five seeds, one after
-another, alone. ``record FILE...`` writes ``results/equal_time.json``, where other cells stay as they are. Where there
-are fewer than 100 negatives, all of them stand for K = 100.
+another, alone. ``record FILE...`` writes ``results/equal_time.json``, where other cells stay as they are; the values by
+query of later cells are in ``results/equal_time/``. Where there are fewer than 100 negatives, all of them stand for
+K = 100.
 """
 
 from __future__ import annotations
@@ -206,6 +207,8 @@ def record(paths: Sequence[Path]) -> dict[str, Any]:
     cells = {}
     for task, metric in dict.fromkeys((one["task"], one["metric"]) for one in found):
         mine = [one for one in found if (one["task"], one["metric"]) == (task, metric)]
+        if all(one["rule"] == RUN for one in mine):
+            continue  # nothing to compare with yet
         best = best_peer(mine, task, metric)
         whole = [
             rule for rule in dict.fromkeys((best, usual(task))) if mean_of(mine, rule, "test", COMPARING) is not None

@@ -1,12 +1,13 @@
 """How ``benchmarks.online`` judges a rule: against loops, against SciPy's t, and in simulation."""
 
+import json
 import math
 
 import numpy as np
 import pytest
 from scipy import stats
 
-from benchmarks import online
+from benchmarks import equal_time, online
 from benchmarks.crossed import crossed_contrast, fold_contrast
 
 
@@ -131,3 +132,20 @@ def test_the_best_fixed_k_is_that_of_validation():
     ]
     assert online.best_fixed(found, "docs") == "100"
     assert online.mean_of(found, "docs", "300", "val", online.CHOOSING) is None
+
+
+@pytest.mark.parametrize(("files", "cell"), [("ml-1m", "ml-1m, ndcg@10"), ("clicks-auc", "clicks, auc")])
+def test_the_record_of_the_main_job_follows_from_its_values_by_query(files, cell):
+    """Its means are those of the values, and the differences are those of pairs, by plain means."""
+    paths = sorted((equal_time.RECORD.parent / "equal_time").glob(f"{files}-*.npz"))
+    written = json.loads(equal_time.RECORD.read_text())["cells"][cell]
+    assert json.loads(json.dumps(equal_time.record(paths)))["cells"] == {cell: written}
+    values = {(one["rule"], one["seed"]): one["values"] for path in paths for one in online.read(path)}
+    for rule, mean in written["comparing, test"].items():
+        if mean is not None:
+            assert np.mean([values[rule, seed].mean() for seed in equal_time.COMPARING]) == pytest.approx(
+                mean, abs=1e-5
+            )
+    for one in written["run"]:
+        gaps = [values["run", seed].mean() - values[one["against"], seed].mean() for seed in equal_time.COMPARING]
+        assert np.mean(gaps) == pytest.approx(one["mean"], abs=1e-5)
