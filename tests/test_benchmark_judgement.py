@@ -136,13 +136,16 @@ def test_the_best_fixed_k_is_that_of_validation():
 
 @pytest.mark.parametrize(("files", "cell"), [("ml-1m", "ml-1m, ndcg@10"), ("clicks-auc", "clicks, auc")])
 def test_the_record_of_the_main_job_follows_from_its_values_by_query(files, cell):
-    """Its means are those of the values, and the differences are those of pairs, by plain means."""
+    """Its means are those of the values, and the differences are those of pairs, by plain means.
+
+    An AUC is a mean over positives, of which a query may have several; differences are over queries.
+    """
     paths = sorted((equal_time.RECORD.parent / "equal_time").glob(f"{files}-*.npz"))
     written = json.loads(equal_time.RECORD.read_text())["cells"][cell]
     assert json.loads(json.dumps(equal_time.record(paths)))["cells"] == {cell: written}
     values = {(one["rule"], one["seed"]): one["values"] for path in paths for one in online.read(path)}
     for rule, mean in written["comparing, test"].items():
-        if mean is not None:
+        if mean is not None and not cell.endswith("auc"):
             assert np.mean([values[rule, seed].mean() for seed in equal_time.COMPARING]) == pytest.approx(
                 mean, abs=1e-5
             )
