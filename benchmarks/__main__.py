@@ -61,9 +61,13 @@ def markdown(record: dict[str, Any]) -> str:
         Row(**{k: v for k, v in row.items() if k != "passed"}) for rows in record["rows"].values() for row in rows
     ):
         sign = {"higher": "≥", "lower": "≤"}[row.better]
-        bar = "" if row.bar is None else f"{sign} {row.bar:,.4g} {row.unit}{'' if row.passed else ' (missed)'}"
-        lines.append(f"| {row.work} | {row.measure} | {row.value:,.4g} {row.unit} | {bar} |")
+        bar = "" if row.bar is None else f"{sign} {_number(row.bar)} {row.unit}{'' if row.passed else ' (missed)'}"
+        lines.append(f"| {row.work} | {row.measure} | {_number(row.value)} {row.unit} | {bar} |")
     return "\n".join(lines)
+
+
+def _number(value: float) -> str:
+    return f"{value:,.0f}" if abs(value) >= 10_000 else f"{value:,.4g}"
 
 
 def show(rows: list[Row]) -> None:

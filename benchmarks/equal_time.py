@@ -208,7 +208,8 @@ def record(paths: Sequence[Path]) -> dict[str, Any]:
     for task, metric in dict.fromkeys((one["task"], one["metric"]) for one in found):
         mine = [one for one in found if (one["task"], one["metric"]) == (task, metric)]
         if all(one["rule"] == RUN for one in mine):
-            continue  # nothing to compare with yet
+            print(f"{task}, {metric}: left out, since it has no peers yet")
+            continue
         best = best_peer(mine, task, metric)
         whole = [
             rule for rule in dict.fromkeys((best, usual(task))) if mean_of(mine, rule, "test", COMPARING) is not None

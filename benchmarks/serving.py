@@ -52,6 +52,7 @@ faster on a GPU."""
 WORDS, VOCABULARY = 30, 20_000
 TEXTS = {"cpu": 4096, "cuda": 65_536}
 """Texts to encode: more where that is fast."""
+ONE_CORE = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
 REPEATS = 3
 MEMORY_MB = 1000
 
@@ -65,9 +66,8 @@ def run(device: str = "cpu") -> list[Row]:
             "from benchmarks import serving; "
             f"print(json.dumps([row.to_dict() for row in serving.{part}({device!r})]))"
         )
-        one_core = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
-        threads = {**os.environ, **one_core} if device == "cpu" else dict(os.environ)
-        done = subprocess.run([sys.executable, "-c", code], check=True, env=threads, stdout=subprocess.PIPE, text=True)
+        env = {**os.environ, **(ONE_CORE if device == "cpu" else {})}
+        done = subprocess.run([sys.executable, "-c", code], check=True, env=env, stdout=subprocess.PIPE, text=True)
         for row in json.loads(done.stdout):
             del row["passed"]
             rows.append(Row(**row))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import importlib
 import inspect
+import json
 import pkgutil
 import re
 import shlex
@@ -129,3 +130,13 @@ def test_every_public_name_has_a_docstring():
     for package, name, value in public_names():
         if inspect.isroutine(value) or inspect.isclass(value):
             assert inspect.getdoc(value), f"negwise.{package}.{name}"
+
+
+@pytest.mark.parametrize("record", ["cpu", "reading", "serving"])
+def test_the_tables_of_the_benchmarks_are_those_of_their_records(record):
+    lines = (ROOT / "docs/benchmarks.md").read_text().splitlines()
+    rows = json.loads((ROOT / f"benchmarks/results/{record}.json").read_text())["rows"]
+    for row in (row for part in rows.values() for row in part):
+        told = [line.split(" | ")[2] for line in lines if line.startswith(f"| {row['work']} | {row['measure']} |")]
+        assert len(told) == 1, (row["work"], row["measure"])
+        assert float(told[0].split()[0].replace(",", "")) == pytest.approx(row["value"], rel=1e-3)

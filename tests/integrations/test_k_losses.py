@@ -81,6 +81,26 @@ def test_ids_and_mask_are_the_same_choice():
         assert torch.equal(again, mask)
 
 
+@pytest.mark.parametrize("columns", [1, 3])
+@pytest.mark.parametrize("first", [0, 4])
+def test_what_is_left_out_gives_its_place_to_the_next(columns, first):
+    """Counted by a loop: each row goes through the order from its own place on and takes what it may."""
+    generator = torch.Generator().manual_seed(columns)
+    rows, width = 5, 9
+    order = torch.randperm(columns * (width - 1), generator=generator)
+    counts = torch.randint(0, columns * (width - 1) + 2, (rows,), generator=generator)
+    excluded = torch.rand(rows, columns, width, generator=generator) < 0.4
+    for left_out in (None, excluded):
+        expected = torch.zeros(rows, columns, width, dtype=torch.bool)
+        for row in range(rows):
+            for place in order.tolist():
+                column, shift = place // (width - 1), place % (width - 1) + 1
+                there = row, column, (first + row + shift) % width
+                if expected[row].sum() < counts[row] and (left_out is None or not left_out[there]):
+                    expected[there] = True
+        assert torch.equal(keep_mask(order, counts, first, columns, width, None, left_out), expected)
+
+
 def test_each_negative_is_equally_likely_and_used_equally_often():
     control = KInfoNCE("3", total_steps=3000).control
     seen = torch.zeros(8, 8)

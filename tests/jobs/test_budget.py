@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 import negwise as nw
-from negwise.jobs import main_job, race_plan, step_timing
+from negwise.jobs import main_job, plan, race_plan, step_timing
+from negwise.jobs.arms import parse_arm
 from negwise.jobs.plan import EVALUATION_SHARE, LAST, last_seconds
 from negwise.jobs.plan_in_words import explain, planned_seconds
 from negwise.jobs.preparation import format_duration
@@ -81,6 +82,25 @@ def test_a_job_keeps_its_budget(data, tmp_path, clock, busy):
         spent = read_record(JobRecord, tmp_path / "job" / "job.json").plan.spent
         plain = (60 - spent - last_seconds(60)) / (1 + EVALUATION_SHARE) / STEP
         assert result.record.arms[0].done[0].steps >= LEAST_SHARE * plain
+
+
+@pytest.mark.usefixtures("clock")
+@pytest.mark.parametrize(
+    ("options", "queries"),
+    [({}, 40), ({"race": False}, None), ({"learning_rate": 1e-3}, None), ({"pairs": True}, None)],
+)
+def test_a_race_of_users_validates_on_fewer_where_evaluations_are_dear(data, tmp_path, monkeypatch, options, queries):
+    """One second of 60 an evaluation leaves time for five of all users, and a race wants to look more often."""
+    monkeypatch.setattr(plan, "RACE_QUERIES", 40)
+    if options.pop("pairs", False):  # whose evaluations are hardly cheaper with fewer
+        data = tmp_path / "pairs.csv"
+        data.write_text(
+            "\n".join(["query,positive", *(f"question {n},answer {n} of {n * n}" for n in range(600))]) + "\n"
+        )
+    request = nw.requests.RunRequest(data=str(data), out=str(tmp_path / "job"), budget="60s", batch_size=16, **options)
+    prepared = race_plan.prepare_race(tmp_path / "job", request, parse_arm("4", "model"), lambda _: None)
+    assert prepared.plan.val_queries == queries
+    assert len(prepared.task.splits["val"].query_examples) == (queries or 60)
 
 
 TIMES = StepTimes(step=0.2, evaluation=1.0, pilot_step=0.2, pilot_evaluation=2.0, k=100.0, epoch=100)

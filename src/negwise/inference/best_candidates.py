@@ -18,6 +18,7 @@ from torch import Tensor
 
 from negwise.datasets import Ragged
 from negwise.errors import InputError
+from negwise.host_copy import to_device
 
 FOLD = 64
 BLOCK_SCORES = {"cpu": 1 << 24, "cuda": 1 << 27}
@@ -95,14 +96,12 @@ def top_n(
     ids = torch.empty((len(queries), width), dtype=torch.int64, device=queries.device)
     best = torch.empty((len(queries), width), dtype=queries.dtype, device=queries.device)
     scores = torch.empty(min(rows, len(queries)), len(candidates), dtype=queries.dtype, device=queries.device)
-    excluded = None if exclude is None else torch.from_numpy(exclude.ids).to(queries.device, torch.int64)
     for start in range(0, len(queries) if width else 0, rows):
         part = slice(start, min(start + rows, len(queries)))
         block = torch.mm(queries[part], candidates.T, out=scores[: part.stop - start])
-        if exclude is not None and excluded is not None:
-            offsets = torch.from_numpy(exclude.offsets[part.start : part.stop + 1])
-            row = torch.repeat_interleave(offsets.diff().to(block.device), output_size=int(offsets[-1] - offsets[0]))
-            block.view(-1).index_fill_(0, row * len(candidates) + excluded[offsets[0] : offsets[-1]], -torch.inf)
+        if exclude is not None:
+            out = exclude.between(part.start, part.stop)
+            block.view(-1).index_fill_(0, to_device(out.rows * len(candidates) + out.ids, block.device), -torch.inf)
         if at_most is not None:
             block.masked_fill_(block > at_most[part, None], -torch.inf)
         best[part], ids[part] = _best(block, width)

@@ -13,7 +13,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from negwise.errors import InputError, quote
+from negwise.errors import InputError
 from negwise.host_copy import HostCopy, to_device
 from negwise.inference.given_values import check_several
 from negwise.models import WordTokenizer
@@ -40,10 +40,7 @@ def batches(values: Iterable[Any], size: int, what: str = "texts") -> Iterator[l
 
 def tokens_of(tokenizer: WordTokenizer, texts: Sequence[Any], length: int, first: int = 0) -> Tensor:
     """Token ids (N, L) without columns that are padding in every row; ``first`` is the number of the first text."""
-    if not all(issubclass(kind, str) for kind in set(map(type, texts))):
-        place, text = next((place, text) for place, text in enumerate(texts) if not isinstance(text, str))
-        raise InputError(f"texts: number {first + place} is {quote(text)}, expected a text.")
-    tokens = tokenizer.encode(texts, length)
+    tokens = tokenizer.encode(texts, length, first)
     used = max(int((tokens != 0).any(0).sum()), 1)  # some layers cannot take an empty text
     return torch.from_numpy(np.ascontiguousarray(tokens[:, :used]))
 

@@ -6,7 +6,6 @@ Shapes: B rows of this rank, W rows of all ranks, C columns, M = C W candidates,
 from __future__ import annotations
 
 from functools import lru_cache
-from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 import torch
@@ -114,9 +113,10 @@ def _in_one_pass(
     with torch.autocast(query.device.type, enabled=False):
         scaled = query.to(dtype) / check_temperature(temperature, query, dtype)
         found = one_pass_loss(scaled, batch.vectors.to(dtype), own, choice.options.get("mask"), given)
+    # The check waits for a GPU. There the control looks at the losses that it adds up, some steps later.
     if control is None or control.counted or query.device.type == "cpu":
         check_finite((found.loss,), {"query": query, "positive": positive, "candidates": batch.vectors})
-    if control is not None:  # on a GPU it looks at the loss later, since the check would wait for it
+    if control is not None:
         whole = "mask" not in choice.options and given is None
         control.add(_sums_of_whole(found, batch.available) if whole else batch_sums(found, found.of_drawn))
     return LossResult(found.mean, found.wins, found.pairs, found.hits, found.rows)
@@ -222,19 +222,19 @@ def batch_sums(result: Any, of_drawn: tuple[Any, Any, Any], used: Tensor | None 
 @torch.no_grad()
 def _sums_of_whole(found: OnePassResult, negatives: int) -> Tensor:
     """`batch_sums` where each row has all ``negatives``, in a third of the operations: small batches wait for those."""
-    known, places = _known_sums(len(found.loss), negatives, found.loss.device)
-    seen = torch.stack((found.wins, found.wins, found.hits, found.loss.double())).sum(1)
-    return known.index_add(0, places, seen)
+    sizes, places = _sums_by_size(len(found.loss), negatives, found.loss.device)
+    return sizes.index_add(0, places, torch.stack((found.wins, found.wins, found.hits, found.loss.double())).sum(1))
 
 
 @lru_cache(maxsize=8)
-def _known_sums(rows: int, negatives: int, device: torch.device) -> tuple[Tensor, Tensor]:
-    """What follows from the sizes of a batch, in the order of `COUNTS`, 0 for the others, and the places of those."""
-    pairs = torch.full((rows,), negatives, dtype=torch.float64)
-    nothing = torch.zeros_like(pairs)
-    of_rows = SimpleNamespace(wins=nothing, pairs=pairs, loss=nothing)
-    seen = [COUNTS.index(name) for name in ("wins", "drawn_wins", "hits", "loss")]
-    return batch_sums(of_rows, (nothing, pairs, nothing)).to(device), torch.tensor(seen, device=device)
+def _sums_by_size(rows: int, negatives: int, device: torch.device) -> tuple[Tensor, Tensor]:
+    """The sums that follow from the size of a batch, in the order of `COUNTS`, with 0 for those that its scores decide,
+    and the places of these."""
+    scored = ("wins", "drawn_wins", "hits", "loss")
+    sums = dict.fromkeys(scored, 0.0) | dict.fromkeys(("pairs", "drawn_pairs"), rows * negatives)
+    sums |= {"queries": rows, "rows": rows if negatives else 0, "log_k1": rows * float(log_k1(torch.tensor(negatives)))}
+    ordered = torch.tensor([sums[name] for name in COUNTS], dtype=torch.float64, device=device)
+    return ordered, torch.tensor([COUNTS.index(name) for name in scored], device=device)
 
 
 def say_what_is_missing(control: StepControl, available: int, given: int, more: str) -> None:

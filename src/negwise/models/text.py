@@ -57,10 +57,10 @@ class WordTokenizer:
     def __len__(self) -> int:
         return len(self.words)
 
-    def encode(self, texts: Iterable[str], length: int) -> Tokens:
-        """Texts as (N, L) token ids, cut or padded to ``length``."""
+    def encode(self, texts: Iterable[str], length: int, first: int = 0) -> Tokens:
+        """Texts as (N, L) token ids, cut or padded to ``length``; ``first`` is the number of the first, for errors."""
         _check_length(length)
-        texts = _as_texts(texts)
+        texts = _as_texts(texts, first)
         if len(texts) < COMPILED_FROM or find_spec("numba") is None:
             return self._encode_plainly(texts, length)
         if "".join(texts).isascii():
@@ -237,13 +237,13 @@ class WordIds(Protocol):
     def ids(self) -> NDArray[np.int64]: ...
 
 
-def _as_texts(texts: Iterable[str]) -> list[str]:
+def _as_texts(texts: Iterable[str], first: int) -> list[str]:
     if isinstance(texts, str):
         raise InputError(f"texts is one text, {quote(texts)}, expected several: [{quote(texts)}]")
     found = list(texts)
     if not all(issubclass(kind, str) for kind in set(map(type, found))):
         at = next(at for at, text in enumerate(found) if not isinstance(text, str))
-        raise InputError(f"texts[{at}] is {quote(found[at])}, a {type(found[at]).__name__}, expected a text")
+        raise InputError(f"texts[{first + at}] is {quote(found[at])}, a {type(found[at]).__name__}, expected a text")
     return found
 
 
