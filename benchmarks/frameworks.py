@@ -14,6 +14,7 @@ fit.
 from __future__ import annotations
 
 import argparse
+import gc
 import json
 import platform
 import subprocess
@@ -121,6 +122,8 @@ def measure(scale: Scale, batch: int, cached: bool, device: str, turns: int) -> 
         loss = make_loss()
         kinds[name] = (loss, attach_rule(model, loss, str(k)))
     tokens = scale.tokens_of(batch, cached)
+    gc.collect()
+    gc.freeze()  # `seconds` collects before every step, which takes longer than a small one with all that is loaded
     steps = seconds({name: step_of(model, batch, tokens, device, *kind) for name, kind in kinds.items()}, turns, 2)
     vectors = fixed_vectors(batch, scale, cached, device)
     alone = seconds({name: loss_alone(vectors, cached, *kind) for name, kind in kinds.items()}, turns, 2)

@@ -35,8 +35,8 @@ def test_values_gradients_and_counts(masked, scale):
     found = one_pass_loss(query, candidates, own, mask if masked else None, None)
     expected = info_nce(query, candidates[own], candidates, mask=mask, reduction="none", impl="reference")
     torch.testing.assert_close(found.loss, expected.loss)
-    for name in ("wins", "pairs", "hits"):
-        assert getattr(found, name).tolist() == getattr(expected, name).tolist()
+    for mine, name in (("wins", "wins"), ("sizes", "pairs"), ("hits", "hits"), ("rows", "rows")):
+        assert getattr(found.counts, mine).tolist() == getattr(expected, name).tolist()
     torch.testing.assert_close(found.mean, expected.loss.mean())
     # A trainer scales the loss, by the accumulation or for half precision.
     grads = [torch.autograd.grad(7 * mean, (query, candidates)) for mean in (found.mean, expected.loss.mean())]
@@ -47,7 +47,11 @@ def test_values_gradients_and_counts(masked, scale):
         torch.testing.assert_close(alone[0], grads[1][0 if learns is query else 1])
     with torch.no_grad():
         quiet = one_pass_loss(query, candidates, own, mask if masked else None, None)
-    assert quiet.mean == found.mean and quiet.wins.tolist() == found.wins.tolist() and not quiet.mean.requires_grad
+    assert (
+        quiet.mean == found.mean
+        and quiet.counts.wins.tolist() == found.counts.wins.tolist()
+        and not quiet.mean.requires_grad
+    )
 
 
 @pytest.mark.usefixtures("block")
@@ -60,14 +64,14 @@ def test_drawn_ones_are_counted_apart():
     drawn = mask.scatter(1, given, False)
     found = one_pass_loss(query, candidates, own, mask, given)
     expected = info_nce(query, candidates[own], candidates, mask=drawn, reduction="none")
-    for mine, other in zip(found.of_drawn, (expected.wins, expected.pairs, expected.hits), strict=True):
-        assert mine.tolist() == other.tolist()
+    for mine, name in (("wins", "wins"), ("sizes", "pairs"), ("hits", "hits")):
+        assert getattr(found.of_drawn, mine).tolist() == getattr(expected, name).tolist()
 
 
 def test_ties_are_half_won():
     vectors = torch.ones(4, 3)
     found = one_pass_loss(torch.ones(4, 3), vectors, torch.arange(4), None, None)
-    assert found.wins.tolist() == [1.5] * 4 and found.hits.tolist() == [0.25] * 4
+    assert found.counts.wins.tolist() == [1.5] * 4 and found.counts.hits.tolist() == [0.25] * 4
     torch.testing.assert_close(found.loss, torch.full((4,), 4.0).log())
 
 

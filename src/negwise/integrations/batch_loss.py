@@ -106,7 +106,7 @@ def _in_one_pass(
 ) -> LossResult:
     """`batch_info_nce` by `one_pass_loss`; the positive is one of the candidates."""
     dtype = check_vectors(query, positive, batch.vectors)
-    own = torch.arange(batch.first, batch.first + batch.rows, device=query.device)
+    own = _places(batch.first, batch.rows, query.device)
     given = None
     if batch.columns > 1:
         given = own[:, None] + torch.arange(1, batch.columns, device=query.device) * batch.width
@@ -117,9 +117,14 @@ def _in_one_pass(
     if control is None or control.counted or query.device.type == "cpu":
         check_finite((found.loss,), {"query": query, "positive": positive, "candidates": batch.vectors})
     if control is not None:
-        whole = "mask" not in choice.options and given is None
-        control.add(_sums_of_whole(found, batch.available) if whole else batch_sums(found, found.of_drawn))
-    return LossResult(found.mean, found.wins, found.pairs, found.hits, found.rows)
+        control.add(_sums_of_one_pass(found))
+    return LossResult(found.mean, found.counts.wins, found.counts.sizes, found.counts.hits, found.counts.rows)
+
+
+@lru_cache(maxsize=8)
+def _places(first: int, rows: int, device: torch.device) -> Tensor:
+    """The places of so many rows' own positives, (B,)."""
+    return torch.arange(first, first + rows, device=device)
 
 
 def gather_candidates(
@@ -220,21 +225,42 @@ def batch_sums(result: Any, of_drawn: tuple[Any, Any, Any], used: Tensor | None 
 
 
 @torch.no_grad()
-def _sums_of_whole(found: OnePassResult, negatives: int) -> Tensor:
-    """`batch_sums` where each row has all ``negatives``, in a third of the operations: small batches wait for those."""
-    sizes, places = _sums_by_size(len(found.loss), negatives, found.loss.device)
-    return sizes.index_add(0, places, torch.stack((found.wins, found.wins, found.hits, found.loss.double())).sum(1))
+def _sums_of_one_pass(found: OnePassResult) -> Tensor:
+    """`batch_sums` of what one pass counted; where all rows have as many negatives, in a few operations.
+
+    A small batch on a GPU waits for the host, so that operations count.
+    """
+    pairs, balance, above = found.counts
+    if found.of_drawn is not found.counts or isinstance(pairs, Tensor):
+        all_of, drawn = found.counts, found.of_drawn
+        result = LossResult(found.loss, all_of.wins, all_of.sizes, all_of.hits, all_of.rows)
+        return batch_sums(result, (drawn.wins, drawn.sizes, drawn.hits))
+    sums, share, one = _sums_by_size(len(balance), pairs, balance.device)
+    hits = (above == 0) / (balance + one)
+    return torch.addmv(sums, share, torch.stack((balance, hits, found.loss)).sum(1, dtype=torch.float64))
 
 
 @lru_cache(maxsize=8)
-def _sums_by_size(rows: int, negatives: int, device: torch.device) -> tuple[Tensor, Tensor]:
-    """The sums that follow from the size of a batch, in the order of `COUNTS`, with 0 for those that its scores decide,
-    and the places of these."""
-    scored = ("wins", "drawn_wins", "hits", "loss")
-    sums = dict.fromkeys(scored, 0.0) | dict.fromkeys(("pairs", "drawn_pairs"), rows * negatives)
-    sums |= {"queries": rows, "rows": rows if negatives else 0, "log_k1": rows * float(log_k1(torch.tensor(negatives)))}
-    ordered = torch.tensor([sums[name] for name in COUNTS], dtype=torch.float64, device=device)
-    return ordered, torch.tensor([COUNTS.index(name) for name in scored], device=device)
+def _sums_by_size(rows: int, negatives: int, device: torch.device) -> tuple[Tensor, Tensor, Tensor]:
+    """For `_sums_of_one_pass`, float64, the 9 of `COUNTS` in their order: what follows from the size of a batch, (9,);
+    what each has of the sums of balance, hits and loss, (9, 3); and 1 + negatives.
+    """
+    log_k = float(log_k1(torch.tensor(negatives)))
+    wins, pairs, queries = (rows * negatives / 2, (-0.5, 0, 0)), (rows * negatives, (0, 0, 0)), (rows, (0, 0, 0))
+    of_size = {
+        "wins": wins,
+        "pairs": pairs,
+        "drawn_wins": wins,
+        "drawn_pairs": pairs,
+        "hits": (0, (0, 1, 0)) if negatives else (0, (0, 0, 0)),
+        "rows": queries if negatives else (0, (0, 0, 0)),
+        "queries": queries,
+        "log_k1": (rows * log_k, (0, 0, 0)),
+        "loss": (0, (0, 0, 1)),
+    }
+    sums, share = zip(*(of_size[name] for name in COUNTS), strict=True)
+    options: dict[str, Any] = {"dtype": torch.float64, "device": device}
+    return torch.tensor(sums, **options), torch.tensor(share, **options), torch.tensor([1.0 + negatives], **options)
 
 
 def say_what_is_missing(control: StepControl, available: int, given: int, more: str) -> None:

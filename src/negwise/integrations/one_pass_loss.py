@@ -1,7 +1,7 @@
 """InfoNCE of a batch against its own candidates: loss, counts and gradients in one pass over the scores.
 
-It equals the mean of `info_nce` with the same mask. The scores are made once, a block of rows at a time, and turned
-into the softmax and the gradient where they lie. The backward pass only scales what is there: three matrix products in
+It equals the mean of `info_nce` with the same mask. The scores are made once, a block of rows at a time, and their
+softmax becomes the gradient where it lies. The backward pass only scales what is there: three matrix products in
 all, where streaming takes four. That needs a loss whose rows all weigh the same, as here.
 
 Shapes: B rows, M candidates, D width, G given negatives of a row.
@@ -19,19 +19,47 @@ BLOCK_SCORES = {"cpu": 2**22, "cuda": 2**26}
 """Scores that are in memory at a time, some 16 and 256 MB of them, three times over."""
 
 
-class OnePassResult(NamedTuple):
-    """The mean loss, and of each row its loss and its counts, (B,), as in `negwise.losses.LossResult`, in float64.
+class Counts(NamedTuple):
+    """Of each row's negatives, (B,): how many there are, and how their scores lie about the positive's.
 
-    ``of_drawn`` are wins, pairs and hits over drawn negatives alone.
+    ``balance`` is the number above it less the number below. ``above`` is over 0 where some are above it. ``pairs`` is
+    a number where all rows have the same. With n negatives of which t are level, balance is a - (n - t - a), so that
+    n - balance is 2 (n - a - t) + t: half of it is the wins, and where a is 0, n + balance is t.
     """
+
+    pairs: Tensor | int
+    balance: Tensor
+    above: Tensor
+
+    @property
+    def wins(self) -> Tensor:
+        """Negatives below the positive, a tie counting half, in float64."""
+        return (self.pairs - self.balance.double()) / 2
+
+    @property
+    def hits(self) -> Tensor:
+        """1 / (1 + ties) where no negative is above the positive, else 0, and 0 without negatives; float64."""
+        ties = self.balance.double() + self.pairs
+        return self.rows * (self.above == 0) / (1 + ties)
+
+    @property
+    def sizes(self) -> Tensor:
+        """``pairs`` (B,), float64."""
+        return torch.zeros_like(self.balance, dtype=torch.float64) + self.pairs
+
+    @property
+    def rows(self) -> Tensor:
+        """1 for a row with negatives, else 0, float64."""
+        return self.sizes.clamp(max=1)
+
+
+class OnePassResult(NamedTuple):
+    """The mean loss, the loss of each row (B,), and what is counted: of all negatives, and of drawn ones alone."""
 
     mean: Tensor
     loss: Tensor
-    wins: Tensor
-    pairs: Tensor
-    hits: Tensor
-    rows: Tensor
-    of_drawn: tuple[Tensor, Tensor, Tensor]
+    counts: Counts
+    of_drawn: Counts
 
 
 def takes(query: Tensor) -> bool:
@@ -47,19 +75,15 @@ def one_pass_loss(
     ``own`` (B,) is the place of each row's positive. ``mask`` (B, M) is True for its negatives; None means all others.
     ``given`` (B, G) are the places of its given negatives.
     """
-    mean, loss, counts, of_given = _OnePass.apply(  # type: ignore[no-untyped-call]
+    mean, loss, *told = _OnePass.apply(  # type: ignore[no-untyped-call]
         query, candidates, own, mask, given, torch.is_grad_enabled()
     )
-    wins, pairs, hits, rows = _of_rows(counts)
-    of_drawn = (wins, pairs, hits) if given is None else _of_rows(counts - of_given)[:3]
-    return OnePassResult(mean, loss, wins, pairs, hits, rows, of_drawn)
-
-
-def _of_rows(counts: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Wins, pairs, hits and rows from ``counts`` (3, B): negatives above the positive, level with it, all of them."""
-    above, ties, pairs = counts.double()
-    rows = pairs.clamp(max=1)
-    return torch.add(pairs - above, ties, alpha=-0.5), pairs, rows * (above == 0) / (1 + ties), rows
+    balance, above, pairs, *of_given = told
+    counts = Counts(len(candidates) - 1 if pairs is None else pairs, balance, above)
+    if given is None:
+        return OnePassResult(mean, loss, counts, counts)
+    less = (counts.pairs - of_given[2], balance - of_given[0], above - of_given[1])
+    return OnePassResult(mean, loss, counts, Counts(*less))
 
 
 class _OnePass(torch.autograd.Function):
@@ -74,59 +98,66 @@ class _OnePass(torch.autograd.Function):
         mask: Tensor | None,
         given: Tensor | None,
         learns: bool,
-    ) -> tuple[Tensor, Tensor, Tensor, Tensor | None]:
-        found: list[tuple[Tensor, ...]] = []
+    ) -> tuple[Tensor | None, ...]:
+        found: list[tuple[Tensor | None, ...]] = []
         to_query: list[Tensor] = []
         to_candidates: Tensor | None = None
         rows = max(1, BLOCK_SCORES[query.device.type] // len(candidates))
         for part, place, kept, theirs in _blocks(rows, query, own[:, None], mask, given):
-            scores, total, *told = _softmax(part @ candidates.t(), place, kept, theirs)
-            found.append(tuple(told))
+            scores = part @ candidates.t()
+            told = _count(scores, place, kept, theirs)
+            logs = scores.log_softmax(1)
+            found.append((-logs.gather(1, place)[:, 0], *told))
             if learns and any(ctx.needs_input_grad[:2]):
-                # The softmax less 1 at the positive, over B for the mean: the gradient of the scores.
-                scores.div_(total * len(query)).scatter_add_(1, place, scores.new_full(place.shape, -1 / len(query)))
+                # The softmax less 1 at the positive: B times the gradient of the scores.
+                scores = logs.exp_().scatter_add_(1, place, logs.new_full(place.shape, -1.0))
                 if ctx.needs_input_grad[0]:
                     to_query.append(scores @ candidates)
                 if ctx.needs_input_grad[1]:
                     back = scores.t()
                     to_candidates = back @ part if to_candidates is None else to_candidates.addmm_(back, part)
-        ctx.save_for_backward(_joined(to_query, 0) if to_query else None, to_candidates)
-        loss, counts, *of_given = (_joined(parts, -1) for parts in zip(*found, strict=True))
-        ctx.mark_non_differentiable(loss, counts, *of_given)
+        ctx.save_for_backward(_joined(to_query) if to_query else None, to_candidates)
+        loss, *counts = (_joined(parts) for parts in zip(*found, strict=True))
+        ctx.mark_non_differentiable(loss, *(one for one in counts if one is not None))
         ctx.set_materialize_grads(False)  # of the other outputs, which have none
-        return loss.mean(), loss, counts, of_given[0] if of_given else None
+        ctx.rows = len(query)
+        return loss.mean(), loss, *counts
 
     @staticmethod
     @torch.autograd.function.once_differentiable
     def backward(ctx: Any, grad: Tensor | None, *_: Any) -> tuple[Tensor | None, ...]:
         if grad is None:
             return (None,) * 6
-        scaled = [None if saved is None else saved * grad for saved in ctx.saved_tensors]
+        of_row = grad / ctx.rows
+        scaled = [None if saved is None else saved * of_row for saved in ctx.saved_tensors]
         return *scaled, None, None, None, None
 
 
-def _softmax(scores: Tensor, place: Tensor, mask: Tensor | None, given: Tensor | None) -> tuple[Tensor, ...]:
-    """The softmax over ``scores`` (rows, M), in place, times its sum ``total`` (rows, 1); the loss; what is counted.
+def _count(scores: Tensor, place: Tensor, mask: Tensor | None, given: Tensor | None) -> tuple[Tensor | None, ...]:
+    """Make ``scores`` (rows, M) relative to the positive's, which is at ``place`` (rows, 1), in place, and count.
 
-    ``place`` (rows, 1) is that of the positive. What is counted are negatives above the positive, level with it, and
-    all of them, (3, rows), and the same of the given ones.
+    Scores that ``mask`` leaves out become -inf. Returned are balance, above and pairs as `Counts` has them, and with
+    ``given`` the same of the given negatives, ``above`` being numbers then.
     """
-    scores.sub_(scores.gather(1, place))  # relative to the positive's, whose own is exactly 0
+    scores.sub_(scores.gather(1, place))  # the positive's own is exactly 0 now
+    most = scores.shape[1] - 1
     if mask is not None:
         scores.masked_fill_(~mask.scatter(1, place, True), -torch.inf)
     # Signs as numbers: adding those up takes a quarter of the time that counting booleans does.
     signs = scores.sign()
-    balance = signs.sum(1)  # above less below
+    balance = signs.sum(1)
+    pairs = None if mask is None else mask.sum(1)
+    if pairs is not None:
+        balance += most - pairs  # what is left out has the sign of what is below
+    if given is None:
+        return balance, scores.amax(1), pairs
     above = signs.clamp_(min=0).sum(1)
-    ties = balance + scores.shape[1] - 1 - 2 * above
-    pairs = torch.full_like(above, scores.shape[1] - 1) if mask is None else mask.sum(1).to(above.dtype)
-    counts = [torch.stack((above, ties, pairs))]
-    if given is not None:
-        theirs = scores.gather(1, given)
-        counts.append(torch.stack([(theirs > 0).sum(1), (theirs == 0).sum(1), (theirs > -torch.inf).sum(1)]))
-    most = scores.amax(1, keepdim=True)  # at least 0, the positive's own
-    total = scores.sub_(most).exp_().sum(1, keepdim=True)
-    return scores, total, (total.log() + most)[:, 0], *counts
+    theirs = scores.gather(1, given)
+    present = (theirs > -torch.inf).sum(1)
+    return (
+        *(balance, above, pairs),
+        *(theirs.sign().sum(1) + given.shape[1] - present, (theirs > 0).sum(1), present),
+    )
 
 
 def _blocks(rows: int, *tensors: Tensor | None) -> Iterator[tuple[Any, ...]]:
@@ -139,5 +170,5 @@ def _blocks(rows: int, *tensors: Tensor | None) -> Iterator[tuple[Any, ...]]:
         yield tuple(None if one is None else one[start : start + rows] for one in tensors)
 
 
-def _joined(blocks: Sequence[Tensor], dim: int) -> Tensor:
-    return blocks[0] if len(blocks) == 1 else torch.cat(list(blocks), dim)
+def _joined(blocks: Sequence[Any]) -> Any:
+    return blocks[0] if len(blocks) == 1 or blocks[0] is None else torch.cat(list(blocks))

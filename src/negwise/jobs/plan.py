@@ -26,7 +26,7 @@ RISING = 200
 """Steps over which a K that is set while training rises: so far about 150 on texts. They cost the mean of both ends."""
 START = 8.0
 """Seconds for a process to start and to open the data."""
-LAST, LAST_SHARE, CORPUS_SHARE = 8.0, 0.08, 0.05
+LAST, LAST_SHARE, CORPUS_SHARE = 8.0, 0.05, 0.05
 """Seconds for what follows one run, baselines and the page, and the share of the budget where that is less; and the
 share of the budget that ranking texts among the whole corpus may take."""
 PILOT_EVALUATIONS, EVALUATIONS = 12, 8
