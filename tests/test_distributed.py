@@ -142,7 +142,6 @@ def test_one_process_alone() -> None:
     assert (distributed.process_rank(), distributed.world_size(), distributed.is_distributed()) == (0, 1, False)
     assert distributed.row_offset(3) == 0 and distributed.total_rows(3) == 3
     counts = torch.tensor([1.5, 2.0])
-    found = distributed.total(counts)
-    assert found.tolist() == [1.5, 2.0] and found is not counts
+    assert distributed.total(counts) is counts
     with pytest.raises(InputError, match="expected rows"):
         distributed.gather(torch.tensor(1.0))

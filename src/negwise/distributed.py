@@ -68,11 +68,12 @@ def total_rows(rows: int, device: torch.device | str | None = None) -> int:
 
 
 def total(tensor: Tensor) -> Tensor:
-    """The sum over ranks; ``tensor`` itself stays as it is."""
-    tensor = tensor.clone()
-    if world_size() > 1:
-        dist.all_reduce(tensor)
-    return tensor
+    """The sum over ranks. ``tensor`` stays as it is, and in one process it is what is returned."""
+    if world_size() == 1:
+        return tensor
+    summed = tensor.clone()
+    dist.all_reduce(summed)
+    return summed
 
 
 def _spoken() -> torch.device:

@@ -11,14 +11,14 @@ from torch import Tensor
 
 
 class HostCopy:
-    """A copy of ``numbers``. `values` waits for them alone, and not for what was queued since."""
+    """A copy of ``numbers`` as they are now. `values` waits for them alone, and not for what was queued since."""
 
     def __init__(self, numbers: Tensor) -> None:
         self._event: Any = None
-        self._host = numbers
-        if numbers.device.type == "cuda":
-            self._host = torch.empty_like(numbers, device="cpu", pin_memory=True)
-            self._host.copy_(numbers, non_blocking=True)
+        on_gpu = numbers.device.type == "cuda"
+        self._host = torch.empty_like(numbers, device="cpu", pin_memory=on_gpu)
+        self._host.copy_(numbers, non_blocking=on_gpu)
+        if on_gpu:
             self._event = torch.cuda.Event()  # type: ignore[no-untyped-call]
             self._event.record()
 

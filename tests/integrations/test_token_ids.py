@@ -1,9 +1,11 @@
 """Texts of a batch told apart by their token ids."""
 
 import numpy as np
+import pytest
 import torch
 
 from negwise.draws import Key, Stream, block
+from negwise.integrations import token_ids
 from negwise.integrations.token_ids import MIN_PLACES, SEED, any_equal, text_hashes
 
 
@@ -51,7 +53,9 @@ def test_what_has_no_rows_of_token_ids_has_no_hashes():
     assert text_hashes({"input_ids": good["input_ids"], "attention_mask": good["attention_mask"][:, :3]}) is None
 
 
-def test_equal_positives_are_found_twice_or_among_others():
+@pytest.mark.parametrize("all_pairs", [0, token_ids.ALL_PAIRS])
+def test_equal_positives_are_found_twice_or_among_others(monkeypatch, all_pairs):
+    monkeypatch.setattr(token_ids, "ALL_PAIRS", all_pairs)
     one, two = torch.tensor([4, 9, 2]), torch.tensor([7, 7, 1])
     assert not any_equal(one, []) and not any_equal(one, [two])
     assert any_equal(two, []) and any_equal(one, [torch.tensor([0, 2, 8])])

@@ -5,6 +5,7 @@ Shapes: B rows of this rank, W rows of all ranks, C columns, M = C W candidates,
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -73,18 +74,20 @@ def batch_info_nce(
     temperature: float | Tensor = 1.0,
     gather: bool = False,
     more: str = "a larger batch",
+    stats: bool = True,
 ) -> LossResult | LossWithoutBound:
     """InfoNCE of ``query`` (B, D) against K of a batch's candidates, ``columns`` C times (B, D), positives first.
 
     ``control`` None means all candidates, as in an evaluation. ``ids`` C times (B,) leave out candidates with the id of
     the row's positive. ``present`` (B, C - 1) is False for a given negative that a row does not have. With ``gather``
     the candidates are those of all ranks. The loss is the mean over rows of `info_nce` with the chosen candidates.
-    ``more`` is what gives a row more candidates, for the message where K asks for more than there are.
+    ``more`` is what gives a row more candidates, for the message where K asks for more than there are. Without
+    ``stats`` the result may lack the counts of rows; ``control`` has their sums all the same.
     """
     batch = gather_candidates(query, columns, ids, present, gather)
     choice = everything(batch) if control is None else choose(batch, control, more)
     if choice.by_mask and not torch.compiler.is_compiling() and takes(query):
-        return _in_one_pass(query, columns[0], batch, choice, temperature, control)
+        return _in_one_pass(query, columns[0], batch, choice, temperature, control, stats)
     negatives = batch.vectors if choice.options else None
     result = info_nce(query, columns[0], negatives, temperature=temperature, reduction="none", **choice.options)
     if control is not None:
@@ -103,6 +106,7 @@ def _in_one_pass(
     choice: Choice,
     temperature: float | Tensor,
     control: StepControl | None,
+    stats: bool,
 ) -> LossResult:
     """`batch_info_nce` by `one_pass_loss`; the positive is one of the candidates."""
     dtype = check_vectors(query, positive, batch.vectors)
@@ -110,7 +114,8 @@ def _in_one_pass(
     given = None
     if batch.columns > 1:
         given = own[:, None] + torch.arange(1, batch.columns, device=query.device) * batch.width
-    with torch.autocast(query.device.type, enabled=False):
+    autocasts = torch.is_autocast_enabled(query.device.type)
+    with torch.autocast(query.device.type, enabled=False) if autocasts else nullcontext():
         scaled = query.to(dtype) / check_temperature(temperature, query, dtype)
         found = one_pass_loss(scaled, batch.vectors.to(dtype), own, choice.options.get("mask"), given)
     # The check waits for a GPU. There the control looks at the losses that it adds up, some steps later.
@@ -118,6 +123,8 @@ def _in_one_pass(
         check_finite((found.loss,), {"query": query, "positive": positive, "candidates": batch.vectors})
     if control is not None:
         control.add(_sums_of_one_pass(found))
+    if not stats:
+        return LossResult(found.mean)
     return LossResult(found.mean, found.counts.wins, found.counts.sizes, found.counts.hits, found.counts.rows)
 
 

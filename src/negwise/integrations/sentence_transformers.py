@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from negwise import distributed
@@ -20,6 +19,7 @@ from negwise.errors import InputError, require
 from negwise.host_copy import HostCopy
 from negwise.integrations.batch_loss import batch_info_nce
 from negwise.integrations.token_ids import any_equal, text_hashes
+from negwise.integrations.unit_vectors import unit_vectors
 from negwise.protocols import Rule
 
 require("sentence_transformers", extra="sentence-transformers")
@@ -120,7 +120,7 @@ class KRankingLoss:
         del labels
         if self._fresh and self._whole:
             with torch.no_grad():  # what is counted, whichever widths are compared
-                self._count(self._compare([F.normalize(one[:, : self.widest], dim=-1) for one in self._whole]))
+                self._count(self._compare([unit_vectors(one[:, : self.widest]) for one in self._whole]))
         result = self._compare(embeddings)
         self._count(result)
         return result.loss
@@ -137,7 +137,7 @@ class KRankingLoss:
 
     def _compare(self, embeddings: list[Tensor]) -> Any:
         if self.loss.similarity_fct is cos_sim:
-            embeddings = [F.normalize(vectors, dim=-1) for vectors in embeddings]
+            embeddings = [unit_vectors(vectors) for vectors in embeddings]
         self._keep_what_is_needed()
         return batch_info_nce(
             embeddings[0],
@@ -148,6 +148,7 @@ class KRankingLoss:
             temperature=1 / self.loss.scale,
             gather=self.loss.gather_across_devices,
             more=self._more,
+            stats=not self._trains,
         )
 
     def _count(self, result: Any) -> None:
@@ -189,8 +190,9 @@ class KRankingLoss:
             self._present = torch.stack([~torch.isin(column, empty) for column in ids[1:]], 1)
             found.append(~self._present.all())
         self._ids = ids
+        told = found[0][None] if len(found) == 1 else torch.stack(found)
         # All ranks must take the same way, since they gather together.
-        self._found = HostCopy(distributed.total(torch.stack(found).double()))
+        self._found = HostCopy(told if distributed.world_size() == 1 else distributed.total(told.double()))
 
     def _keep_what_is_needed(self) -> None:
         """Without equal texts, and without missing ones, the loss is faster."""

@@ -135,17 +135,17 @@ class StepControl:
             return
         self._running = False
         sums = distributed.total(self._sums)
-        self._sums.zero_()
         self._log_sums += sums
         self._log_k += self.k
         self._log_steps += 1
         if self.step % LAG == 0:
             if self._loss is not None:
                 self._check_loss(self._loss.values[0])
-            self._loss = HostCopy(self._log_sums[LOSS : LOSS + 1].clone())
+            self._loss = HostCopy(self._log_sums[LOSS : LOSS + 1])
         if not self.open_loop:
             self._seen[self.step] = (self.k, HostCopy(sums))
             self._seen.pop(self.step - LAG - 1, None)
+        self._sums.zero_()
 
     def evaluated(self, auc: float, reliability: list[float]) -> None:
         """The validation AUC before the next step runs, and P(K) of the validation ranks at `VALIDATION_KS`."""

@@ -17,6 +17,8 @@ from negwise.draws import Key, Stream, block
 
 MIN_PLACES = 512
 """Weights are made for at least so many places, and for a power of 2 of them."""
+ALL_PAIRS = 512
+"""Up to so many texts, all pairs are compared: a GPU has that in fewer operations than a sort."""
 SEED = 20260
 """Of the weights of places."""
 
@@ -47,6 +49,9 @@ def _place_weights(places: int, device: torch.device) -> Tensor:
 
 def any_equal(positives: Tensor, others: list[Tensor]) -> Tensor:
     """Whether a positive (B,) occurs twice, or among ``others``; on the device, without a wait for it."""
-    ordered = positives.sort().values
-    twice = (ordered[1:] == ordered[:-1]).any()
+    if len(positives) <= ALL_PAIRS:
+        twice = (positives[:, None] == positives).sum() != len(positives)
+    else:
+        ordered = positives.sort().values
+        twice = (ordered[1:] == ordered[:-1]).any()
     return twice | torch.isin(torch.cat(others), positives).any() if others else twice
