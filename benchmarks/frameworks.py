@@ -96,7 +96,7 @@ def attach_rule(model: Any, loss: Any, rule: str) -> Any:
         args = SentenceTransformerTrainingArguments(folder, report_to="none", use_cpu=model.device.type == "cpu")
     trainer: Any = SimpleNamespace(model=model, args=args, eval_dataset=None)
     callback = KTrainerCallback(trainer, rule, 0, None)
-    KRankingLoss(loss, callback, _empty_texts(trainer), None).install()
+    KRankingLoss(loss, callback, _empty_texts(trainer)).install()
     callback.control = StepControl(rule, 10**6, by_call=False)
     return callback
 

@@ -1,6 +1,7 @@
 """`attach` for a SentenceTransformerTrainer, with the real framework."""
 
 import json
+import weakref
 
 import pytest
 import torch
@@ -352,6 +353,19 @@ def test_what_is_found_in_texts_is_read_after_the_encoder_ran(tiny_bert, tmp_pat
     trainer.model.register_forward_hook(lambda *_: order.append("encoded"))
     trainer.train()
     assert order == ["encoded", "encoded", "read"]
+
+
+@pytest.mark.parametrize("make_loss", [MultipleNegativesRankingLoss, cached])
+def test_outputs_of_a_batch_are_not_kept_into_the_next(tiny_bert, tmp_path, make_loss):
+    trainer = make_trainer(tiny_bert, tmp_path, "online", make_loss=make_loss)
+    trainer.callback_handler.callbacks[0].control.begin(0)
+    columns = [trainer.model.preprocess(text_pairs(8)[name]) for name in ("anchor", "positive")]
+    features = [dict(column) for column in columns]
+    outputs = []
+    trainer.model.register_forward_hook(lambda *told: outputs.append(weakref.ref(told[-1]["sentence_embedding"])))
+    trainer.loss(features, None).backward()
+    del features
+    assert outputs and all(one() is None for one in outputs)
 
 
 def test_a_run_folder_is_not_written_over(tiny_bert, tmp_path):

@@ -5,7 +5,9 @@ import torch
 
 from negwise.errors import InputError
 from negwise.integrations import KInfoNCE
+from negwise.integrations.batch_loss import batch_sums
 from negwise.integrations.one_pass_loss import BLOCK_SCORES, one_pass_loss
+from negwise.integrations.step_control import COUNTS, LAG
 from negwise.losses import info_nce
 
 B, M, D = 9, 27, 5
@@ -105,6 +107,35 @@ def test_what_is_not_taken_has_the_same_loss(monkeypatch, rule, equal, given):
         loss.eval()
         with torch.no_grad():
             evaluated = loss(query, positive, more, present, ids, given_ids)
-        found.append((value, grads, evaluated, loss.control._sums[:-1], loss.scores()))
+        loss.control.end()
+        found.append((value, grads, evaluated, loss.control._log_sums[:-1], loss.scores()))
     torch.testing.assert_close(found[0][:4], found[1][:4])
     assert found[0][4] == found[1][4]
+
+
+@pytest.mark.filterwarnings("ignore:K is 100 at step")
+def test_steps_that_are_added_up_at_once_count_each_of_their_batches():
+    """Logs in the middle of a step and after a few, batches of two sizes, two a step."""
+    generator = torch.Generator().manual_seed(6)
+    loss = KInfoNCE("100", total_steps=2 * LAG)
+    expected, found = [], []
+    for step in range(LAG + 3):
+        loss.control.begin(step)
+        for rows in (5, 3 + step % 2):
+            query, positive = (torch.randn(rows, D, generator=generator) for _ in range(2))
+            loss(query, positive)
+            result = info_nce(query, positive, reduction="none")
+            expected.append((step, batch_sums(result, (result.wins, result.pairs, result.hits))))
+            if step in (2, LAG + 1):
+                found.append((step, loss.control.log_values()))
+    loss.control.end()
+    found.append((LAG + 3, loss.control.log_values()))
+    start = 0
+    for end, values in [one for one in found if one[1]]:
+        sums = dict(zip(COUNTS, sum(one for step, one in expected if start <= step < end).tolist(), strict=True))
+        assert values["win_rate"] == pytest.approx(sums["wins"] / sums["pairs"])
+        assert values["hit_rate"] == pytest.approx(sums["hits"] / sums["rows"])
+        assert values["k_used"] == sums["pairs"] / sums["queries"]
+        assert values["loss"] == pytest.approx(sums["loss"] / sums["queries"])
+        start = end
+    assert start == LAG + 3 and sum(bool(values) for _, values in found) == 3

@@ -3,6 +3,7 @@
 import json
 import math
 
+import numpy as np
 import pytest
 import torch
 
@@ -70,7 +71,7 @@ def test_order_is_a_fair_permutation():
     ("step", "k", "base", "seed"), [(0, 2.5, 0, 0), (7, 3, 5, 2**40 + 7), (2**31 + 5, 0.3, 2**33, 2**64 - 1)]
 )
 def test_draws_on_the_host_are_those_on_a_device(step, k, base, seed):
-    numbers = step_numbers(step, k)
+    numbers = torch.tensor(step_numbers(step, k))
     numbers[1] = base
     on_host, on_device = (
         draw_on_host(numbers.numpy(), 64, 37, 91, seed),
@@ -84,7 +85,10 @@ def test_many_draws_are_those_of_the_device():
     control = StepControl("2.5", total_steps=9, seed=3)
     control.begin(0)
     rows = HOST_DRAWS // 2
-    many, (kept, order) = control.draws(rows, rows + 1, CPU), draw_on_host(step_numbers(0, 2.5).numpy(), 0, rows, 9, 3)
+    many, (kept, order) = (
+        control.draws(rows, rows + 1, CPU),
+        draw_on_host(np.array(step_numbers(0, 2.5)), 0, rows, 9, 3),
+    )
     assert many[0].tolist() == kept.tolist() and sorted(many[1].tolist()) == list(range(rows + 1))
     assert many[1][many[1] < 9].tolist() == order.tolist()  # each place has a number of its own
 

@@ -16,7 +16,7 @@ from negwise import distributed
 from negwise.draws import max_count
 from negwise.errors import InputError
 from negwise.integrations.column_choice import keep_ids, keep_mask
-from negwise.integrations.one_pass_loss import OnePassResult, one_pass_loss, takes
+from negwise.integrations.one_pass_loss import Counts, one_pass_loss, takes
 from negwise.integrations.step_control import COUNTS, StepControl
 from negwise.losses import LossResult, LossWithoutBound, info_nce
 from negwise.losses.checks import check_finite, check_temperature, check_vectors
@@ -122,10 +122,14 @@ def _in_one_pass(
     if control is None or control.counted or query.device.type == "cpu":
         check_finite((found.loss,), {"query": query, "positive": positive, "candidates": batch.vectors})
     if control is not None:
-        control.add(_sums_of_one_pass(found))
+        if found.of_drawn is found.counts and isinstance(found.counts.pairs, int):
+            control.add_later(found[1:3], _sums_of_whole)
+        else:
+            result = LossResult(found.loss, *found.counts.by_row)
+            control.add(batch_sums(result, found.of_drawn.by_row[:3]))
     if not stats:
         return LossResult(found.mean)
-    return LossResult(found.mean, found.counts.wins, found.counts.sizes, found.counts.hits, found.counts.rows)
+    return LossResult(found.mean, *found.counts.by_row)
 
 
 @lru_cache(maxsize=8)
@@ -232,24 +236,24 @@ def batch_sums(result: Any, of_drawn: tuple[Any, Any, Any], used: Tensor | None 
 
 
 @torch.no_grad()
-def _sums_of_one_pass(found: OnePassResult) -> Tensor:
-    """`batch_sums` of what one pass counted; where all rows have as many negatives, in a few operations.
+def _sums_of_whole(batches: list[tuple[Tensor, Counts]]) -> Tensor:
+    """`batch_sums` of batches, added up, from the losses and the counts of rows that all have as many negatives.
 
     A small batch on a GPU waits for the host, so that operations count.
     """
-    pairs, balance, above = found.counts
-    if found.of_drawn is not found.counts or isinstance(pairs, Tensor):
-        all_of, drawn = found.counts, found.of_drawn
-        result = LossResult(found.loss, all_of.wins, all_of.sizes, all_of.hits, all_of.rows)
-        return batch_sums(result, (drawn.wins, drawn.sizes, drawn.hits))
-    sums, share, one = _sums_by_size(len(balance), pairs, balance.device)
-    hits = (above == 0) / (balance + one)
-    return torch.addmv(sums, share, torch.stack((balance, hits, found.loss)).sum(1, dtype=torch.float64))
+    total = batches[0][0].new_zeros(len(COUNTS), dtype=torch.float64)
+    for pairs in {counts.pairs: None for _, counts in batches}:
+        alike = [(counts.balance, counts.above, loss) for loss, counts in batches if counts.pairs == pairs]
+        balance, above, loss = (torch.cat(parts) for parts in zip(*alike, strict=True))
+        sums, share, one = _sums_by_size(len(balance), pairs, balance.device)
+        hits = (above == 0) / (balance + one)
+        total += torch.addmv(sums, share, torch.stack((balance, hits, loss)).sum(1, dtype=torch.float64))
+    return total
 
 
 @lru_cache(maxsize=8)
 def _sums_by_size(rows: int, negatives: int, device: torch.device) -> tuple[Tensor, Tensor, Tensor]:
-    """For `_sums_of_one_pass`, float64, the 9 of `COUNTS` in their order: what follows from the size of a batch, (9,);
+    """For `_sums_of_whole`, float64, the 9 of `COUNTS` in their order: what follows from the size of a batch, (9,);
     what each has of the sums of balance, hits and loss, (9, 3); and 1 + negatives.
     """
     log_k = float(log_k1(torch.tensor(negatives)))

@@ -32,6 +32,11 @@ class Counts(NamedTuple):
     above: Tensor
 
     @property
+    def by_row(self) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """``wins``, ``sizes``, ``hits`` and ``rows``, as `negwise.losses.LossResult` has them."""
+        return self.wins, self.sizes, self.hits, self.rows
+
+    @property
     def wins(self) -> Tensor:
         """Negatives below the positive, a tie counting half, in float64."""
         return (self.pairs - self.balance.double()) / 2

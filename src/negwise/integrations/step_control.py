@@ -5,7 +5,8 @@ and saves (`state_dict`). What the loss needs is in tensors that are written in 
 graph whatever K is, and what it saw is added up without waiting for the device.
 
 A closed-loop rule sees the counts of `LAG` steps before, as in `negwise.training`: by then they have arrived, and K is
-the same on a CPU, on a GPU and on any number of ranks.
+the same on a CPU, on a GPU and on any number of ranks. With an open-loop rule only the logs need them, and `LAG` steps
+are added up at once.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from __future__ import annotations
 import math
 import reprlib
 import warnings
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -33,6 +35,8 @@ LAG = 8
 COUNTS = ("wins", "pairs", "drawn_wins", "drawn_pairs", "hits", "rows", "queries", "log_k1", "loss")
 """What a step adds up. ``hits`` and ``rows`` are over drawn negatives, ``queries`` is the number of all rows."""
 LOSS = COUNTS.index("loss")
+SumsOf = Callable[[list[Any]], Tensor]
+"""The sums, in that order, of what batches counted."""
 
 
 class StepControl:
@@ -70,6 +74,9 @@ class StepControl:
         self._rows = 0
         self._numbers = torch.zeros(4, dtype=torch.int64)  # as `step_draws` has them
         self._sums = torch.zeros(len(COUNTS), dtype=torch.float64)
+        self._added = False  # to the sums, in the step that runs
+        self._running_batches: list[tuple[SumsOf, Any]] = []
+        self._ended_batches: dict[SumsOf, list[Any]] = {}
         self._log_sums = torch.zeros_like(self._sums)
         self._log_k, self._log_steps = 0.0, 0
         self._loss: HostCopy | None = None  # summed up, on its way here
@@ -106,7 +113,10 @@ class StepControl:
         self._before = (self.step, self.k, self._state)
         self.step, self._running = step, True
         self.k = check_k(self._next_k(step, past_end_is_news))
-        self._numbers.copy_(step_numbers(step, self.k))
+        if self._numbers.device.type == "cpu":
+            self._numbers.numpy()[:] = step_numbers(step, self.k)
+        else:
+            self._numbers.copy_(torch.tensor(step_numbers(step, self.k)))
         self._rows, self._counted = 0, False
         return self.k
 
@@ -134,18 +144,26 @@ class StepControl:
         if not self._running:
             return
         self._running = False
-        sums = distributed.total(self._sums)
-        self._log_sums += sums
         self._log_k += self.k
         self._log_steps += 1
+        for sums_of, counted in self._running_batches:
+            self._ended_batches.setdefault(sums_of, []).append(counted)
+        self._running_batches = []
+        # Several ranks add up every step: the logs may be read on one of them alone.
+        if self._added or not self.open_loop or self.step % LAG == 0 or distributed.world_size() > 1:
+            for waiting in self._sums_of_ended_steps():
+                self._sums += waiting
+            sums = distributed.total(self._sums)
+            self._log_sums += sums
+            if not self.open_loop:
+                self._seen[self.step] = (self.k, HostCopy(sums))
+                self._seen.pop(self.step - LAG - 1, None)
+            self._sums.zero_()
+            self._added = False
         if self.step % LAG == 0:
             if self._loss is not None:
                 self._check_loss(self._loss.values[0])
             self._loss = HostCopy(self._log_sums[LOSS : LOSS + 1])
-        if not self.open_loop:
-            self._seen[self.step] = (self.k, HostCopy(sums))
-            self._seen.pop(self.step - LAG - 1, None)
-        self._sums.zero_()
 
     def evaluated(self, auc: float, reliability: list[float]) -> None:
         """The validation AUC before the next step runs, and P(K) of the validation ranks at `VALIDATION_KS`."""
@@ -169,6 +187,8 @@ class StepControl:
 
     def log_values(self) -> dict[str, Any]:
         """All that `negwise.records.StepRecord` has room for; an undefined value is None."""
+        for waiting in self._sums_of_ended_steps():
+            self._log_sums += waiting
         sums = dict(zip(COUNTS, self._log_sums.tolist(), strict=True))
         k_sum, steps = self._log_k, self._log_steps
         self._forget_logs()
@@ -231,13 +251,28 @@ class StepControl:
     @torch.no_grad()
     def add(self, sums: Tensor) -> None:
         """What a batch counted, in the order of `COUNTS`; for a batch that is seen several times, the first counts."""
-        if self._sums.device != sums.device:
-            self._sums, self._log_sums = self._sums.to(sums.device), self._log_sums.to(sums.device)
-        if self.by_call:
+        if self.by_call or not self._counted:
+            self._move_sums(sums.device)
             self._sums += sums
-        elif not self._counted:
-            self._sums += sums
-            self._counted = True
+            self._added, self._counted = True, not self.by_call
+
+    def add_later(self, counted: Any, sums_of: SumsOf) -> None:
+        """As `add` of ``sums_of([counted])``. What several batches ``counted`` may come to ``sums_of`` together."""
+        if self.by_call or not self._counted:
+            self._running_batches.append((sums_of, counted))
+            self._counted = not self.by_call
+
+    def _sums_of_ended_steps(self) -> Iterator[Tensor]:
+        """What `add_later` was told in steps that ended since the last call."""
+        batches, self._ended_batches = self._ended_batches, {}
+        for sums_of, counted in batches.items():
+            sums = sums_of(counted)
+            self._move_sums(sums.device)
+            yield sums
+
+    def _move_sums(self, device: torch.device) -> None:
+        if self._sums.device != device:
+            self._sums, self._log_sums = self._sums.to(device), self._log_sums.to(device)
 
     @property
     def draws_besides_given(self) -> bool:
@@ -302,6 +337,7 @@ class StepControl:
         }
         self._validation = {int(at): (auc, list(curve)) for at, auc, curve in state["validation"]}
         self._sums.zero_()
+        self._running_batches, self._ended_batches = [], {}
         self._loss = None
         self._forget_logs()
         if self._by_itself:

@@ -23,10 +23,10 @@ HOST_DRAWS = 4096
 """Up to so many draws are made on the host."""
 
 
-def step_numbers(step: int, k: float) -> Tensor:
+def step_numbers(step: int, k: float) -> tuple[int, int, int, int]:
     """The four numbers of ``step`` with K = ``k``, before its first row."""
     whole = math.floor(k)
-    return torch.tensor([step, 0, whole, math.ceil(math.ldexp(k - whole, 53))])
+    return step, 0, whole, math.ceil(math.ldexp(k - whole, 53))
 
 
 def draw_on_host(
