@@ -38,8 +38,9 @@ SMALL, LARGE = 1.03, 1.0
 """Most that a step at the same K may take beside the framework's own: small batches, and the largest."""
 DRAWN = 8
 """The drawn K is the batch over this."""
-SMALL_TURNS = 40
-"""Small batches have so many times the turns of the largest: their steps are short, and on a GPU they jitter by 4%."""
+SMALL_TURNS, MOST_TURNS = 40, 400
+"""Small batches have up to so many times the turns of the largest, and so many in all: their steps are short, and on a
+GPU they jitter by 4%."""
 
 
 @dataclass(frozen=True)
@@ -243,7 +244,7 @@ def main() -> int:
     cases = []
     for batch, cached in kinds:
         if asked.only is None or batch in asked.only:
-            turns = asked.turns * min(scale.large // batch, SMALL_TURNS)
+            turns = max(min(asked.turns * min(scale.large // batch, SMALL_TURNS), MOST_TURNS), asked.turns)
             cases.append(measure(scale, batch, cached, device, turns))
             for row in rows_of(cases[-1:], scale.large):
                 bar = "" if row.bar is None else f" (at most {row.bar})"
