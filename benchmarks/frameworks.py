@@ -3,12 +3,14 @@
 To measure anew, in the environment of ``make test-frameworks`` and on a quiet machine: ``python -m
 benchmarks.frameworks`` writes ``results/frameworks-cpu.json``, or ``frameworks-cuda.json`` where there is a GPU.
 
-The framework's own loss, with all other rows of the batch as negatives, takes turns with the same loss attached, once
-at the same K and once at an eighth of the batch, which is drawn anew each step. A step is the forward pass of the
-encoder, the loss, the backward pass and the optimizer. The loss alone is forward and backward on vectors that stay.
-Ratios are those of medians. The encoder is a random BERT: small on a CPU, so that the loss weighs more than it does in
-earnest, with the shape of MiniLM on a GPU, where the plain loss of the largest batch has shorter texts, so that they
-fit.
+The framework's own loss, with all other rows of the batch as negatives, takes turns with the same loss attached: at the
+same K; at the same K from a closed loop, which counts every step; and at an eighth of the batch, which is drawn anew
+each step. A step is the forward pass of the encoder, the loss, the backward pass and the optimizer. The loss alone is
+forward and backward on vectors that stay. A turn of a small batch is `LAG` steps, since a constant K is counted once in
+so many. Ratios are those of medians.
+
+The encoder is a random BERT: small on a CPU, so that the loss weighs more than it does in earnest, with the shape of
+MiniLM on a GPU, where the plain loss of the largest batch has shorter texts, so that they fit.
 """
 
 from __future__ import annotations
@@ -22,6 +24,7 @@ import sys
 import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 from types import SimpleNamespace
@@ -32,15 +35,30 @@ import torch
 from benchmarks.table import Row, seconds
 from negwise.errors import InputError
 from negwise.files import write_atomically
+from negwise.integrations.step_control import LAG
+from negwise.protocols import Observation, Rule
 
 RESULTS = Path(__file__).parent / "results"
 SMALL, LARGE = 1.03, 1.0
 """Most that a step at the same K may take beside the framework's own: small batches, and the largest."""
 DRAWN = 8
 """The drawn K is the batch over this."""
-SMALL_TURNS, MOST_TURNS = 40, 400
-"""Small batches have up to so many times the turns of the largest, and so many in all: their steps are short, and on a
-GPU they jitter by 4%."""
+SMALL_STEPS, MOST_STEPS = 40, 400
+"""Small batches have up to so many times the steps of the largest, and so many in all: they are short, and on a GPU
+they jitter by 4%."""
+
+
+@dataclass(frozen=True)
+class ClosedLoop:
+    """A constant K from a rule that sees the counts of every step, as ``online`` does."""
+
+    k: float
+
+    def init(self) -> dict[str, Any]:
+        return {}
+
+    def update(self, observation: Observation, state: dict[str, Any]) -> tuple[float, dict[str, Any]]:
+        return self.k, state | {"rows": observation.rows}
 
 
 @dataclass(frozen=True)
@@ -85,7 +103,7 @@ def make_model(scale: Scale, folder: str, device: str) -> Any:
     return SentenceTransformer(folder, device=device)
 
 
-def attach_rule(model: Any, loss: Any, rule: str) -> Any:
+def attach_rule(model: Any, loss: Any, rule: str | Rule) -> Any:
     """What `attach` puts around ``loss``, without a trainer, for which Hugging Face's datasets would be needed."""
     from sentence_transformers import SentenceTransformerTrainingArguments
 
@@ -103,7 +121,7 @@ def attach_rule(model: Any, loss: Any, rule: str) -> Any:
 
 
 def measure(scale: Scale, batch: int, cached: bool, device: str, turns: int) -> dict[str, Any]:
-    """Seconds of a step and of the loss alone: the framework's own, attached at the same K, and at a drawn K."""
+    """Seconds of a step and of the loss alone, by kind: the framework's own, and attached at the same and a drawn K."""
     from sentence_transformers.sentence_transformer.losses import (
         CachedMultipleNegativesRankingLoss,
         MultipleNegativesRankingLoss,
@@ -119,17 +137,33 @@ def measure(scale: Scale, batch: int, cached: bool, device: str, turns: int) -> 
         return MultipleNegativesRankingLoss(model)
 
     kinds: dict[str, tuple[Any, Any]] = {"own": (make_loss(), None)}
-    for name, k in (("same", batch - 1), ("drawn", batch // DRAWN)):
+    rules: dict[str, str | Rule] = {
+        "same": str(batch - 1),
+        "closed loop": ClosedLoop(batch - 1),
+        "drawn": str(batch // DRAWN),
+    }
+    for name, rule in rules.items():
         loss = make_loss()
-        kinds[name] = (loss, attach_rule(model, loss, str(k)))
+        kinds[name] = (loss, attach_rule(model, loss, rule))
     tokens = scale.tokens_of(batch, cached)
     gc.collect()
     gc.freeze()  # `seconds` collects before every step, which takes longer than a small one with all that is loaded
-    steps = seconds({name: step_of(model, batch, tokens, device, *kind) for name, kind in kinds.items()}, turns, 2)
     vectors = fixed_vectors(batch, scale, cached, device)
-    alone = seconds({name: loss_alone(vectors, cached, *kind) for name, kind in kinds.items()}, turns, 2)
+    many = LAG if batch != scale.large else 1
+
+    def timed(calls: dict[str, Callable[[], None]]) -> dict[str, float]:
+        found = seconds({name: partial(times, many, call) for name, call in calls.items()}, turns, 2)
+        return {name: spent / many for name, spent in found.items()}
+
+    steps = timed({name: step_of(model, batch, tokens, device, *kind) for name, kind in kinds.items()})
+    alone = timed({name: loss_alone(vectors, cached, *kind) for name, kind in kinds.items()})
     case = {"batch": batch, "cached": cached, "device": device, "tokens": tokens, "k_drawn": batch // DRAWN}
     return {**case, "step": steps, "loss": alone}
+
+
+def times(many: int, call: Callable[[], None]) -> None:
+    for _ in range(many):
+        call()
 
 
 def step_of(model: Any, batch: int, tokens: int, device: str, loss: Any, callback: Any) -> Callable[[], None]:
@@ -177,6 +211,8 @@ def as_step(run: Callable[[], None], callback: Any, device: str) -> Callable[[],
             callback.control.begin(callback.control.step + 1)
         run()
         if callback is not None:
+            for one in callback.at_batch_end:
+                one()
             callback.control.end()
         if device == "cuda":
             torch.cuda.synchronize()
@@ -190,14 +226,17 @@ def rows_of(cases: list[dict[str, Any]], large: int) -> list[Row]:
     for case in cases:
         work = f"sentence-transformers, B = {case['batch']:,}, {'cached' if case['cached'] else 'plain'}"
         work += f", {case['device']}"
-        drawn = f"attach at K = {case['k_drawn']:,} / own at all negatives"
-        bar = LARGE if case["batch"] == large else SMALL
-        step, loss = case["step"], case["loss"]
+        labels = {
+            "same": "attach / own, all negatives",
+            "closed loop": "attach, counted every step / own, all negatives",
+            "drawn": f"attach at K = {case['k_drawn']:,} / own at all negatives",
+        }
+        bars = {("step", "same"): LARGE if case["batch"] == large else SMALL}
         rows += [
-            Row(work, "step: attach / own, all negatives", step["same"] / step["own"], bar, better="lower"),
-            Row(work, f"step: {drawn}", step["drawn"] / step["own"], better="lower"),
-            Row(work, "loss alone: attach / own, all negatives", loss["same"] / loss["own"], better="lower"),
-            Row(work, f"loss alone: {drawn}", loss["drawn"] / loss["own"], better="lower"),
+            Row(work, f"{name}: {label}", case[what][kind] / case[what]["own"], bars.get((what, kind)), better="lower")
+            for what, name in (("step", "step"), ("loss", "loss alone"))
+            for kind, label in labels.items()
+            if kind in case[what]
         ]
     return rows
 
@@ -234,7 +273,7 @@ def main() -> int:
         "--turns",
         type=int,
         default=5,
-        help=f"steps of each kind (default: 5); small batches have up to {SMALL_TURNS} times as many",
+        help=f"steps of each kind (default: 5); small batches have up to {SMALL_STEPS} times as many",
     )
     parser.add_argument("--only", type=int, nargs="*", help="batch sizes to measure (default: all)")
     asked = parser.parse_args()
@@ -244,7 +283,8 @@ def main() -> int:
     cases = []
     for batch, cached in kinds:
         if asked.only is None or batch in asked.only:
-            turns = max(min(asked.turns * min(scale.large // batch, SMALL_TURNS), MOST_TURNS), asked.turns)
+            small = min(asked.turns * min(scale.large // batch, SMALL_STEPS), MOST_STEPS) // LAG
+            turns = asked.turns if batch == scale.large else max(small, 1)
             cases.append(measure(scale, batch, cached, device, turns))
             for row in rows_of(cases[-1:], scale.large):
                 bar = "" if row.bar is None else f" (at most {row.bar})"

@@ -20,7 +20,7 @@ class HostCopy:
         self._host.copy_(numbers, non_blocking=on_gpu)
         if on_gpu:
             self._event = torch.cuda.Event()  # type: ignore[no-untyped-call]
-            self._event.record()
+            self._event.record(torch.cuda.current_stream(numbers.device))
 
     @property
     def values(self) -> list[float]:

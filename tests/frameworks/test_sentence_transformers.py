@@ -212,10 +212,12 @@ def test_resume_is_exact_and_another_rule_is_refused(tiny_bert, tmp_path):
 
 def test_callbacks_rebuilt_from_json_keep_the_rule(tiny_bert, tmp_path):
     options = {"save_strategy": "steps", "save_steps": 12, "restore_callback_states_from_checkpoint": True}
-    make_trainer(tiny_bert, tmp_path, "online", **options).train()
+    whole = make_trainer(tiny_bert, tmp_path, "online", **options)
+    whole.train()
     again = make_trainer(tiny_bert, tmp_path, "online", **options)
     again.train(resume_from_checkpoint=str(tmp_path / "checkpoint-12"))
-    assert [entry["step"] for entry in steps_of(again) if "k" in entry] == list(range(1, 25))
+    ks = [entry["k"] for entry in steps_of(again)]
+    assert ks == [entry["k"] for entry in steps_of(whole)] and len(ks) == 24 and ks[-1] != ks[0]
 
 
 def matryoshka(inner):
@@ -355,17 +357,42 @@ def test_what_is_found_in_texts_is_read_after_the_encoder_ran(tiny_bert, tmp_pat
     assert order == ["encoded", "encoded", "read"]
 
 
-@pytest.mark.parametrize("make_loss", [MultipleNegativesRankingLoss, cached])
+@pytest.mark.parametrize("make_loss", [MultipleNegativesRankingLoss, cached, matryoshka(MultipleNegativesRankingLoss)])
 def test_outputs_of_a_batch_are_not_kept_into_the_next(tiny_bert, tmp_path, make_loss):
-    trainer = make_trainer(tiny_bert, tmp_path, "online", make_loss=make_loss)
-    trainer.callback_handler.callbacks[0].control.begin(0)
-    columns = [trainer.model.preprocess(text_pairs(8)[name]) for name in ("anchor", "positive")]
-    features = [dict(column) for column in columns]
-    outputs = []
+    trainer = make_trainer(
+        tiny_bert, tmp_path, "online", make_loss=make_loss, evaluate=text_pairs(64), max_steps=4, eval_steps=4
+    )
+    outputs, alive = [], []
+
+    class Looks(TrainerCallback):
+        def on_step_end(self, *_, **__):
+            alive.append(sum(one() is not None for one in outputs))
+
+        on_prediction_step = on_step_end
+
+    trainer.add_callback(Looks())
     trainer.model.register_forward_hook(lambda *told: outputs.append(weakref.ref(told[-1]["sentence_embedding"])))
-    trainer.loss(features, None).backward()
-    del features
-    assert outputs and all(one() is None for one in outputs)
+    trainer.train()
+    assert len(outputs) >= 2 * len(alive) == 2 * (4 + 2 * 2) and not any(alive)
+
+
+def test_a_loss_alone_and_in_matryoshka_counts_a_batch_once(tiny_bert, tmp_path):
+    class Both:
+        """Makes the loss once, for one data set, and puts it into Matryoshka for the other."""
+
+        def alone(self, model):
+            self.loss = MultipleNegativesRankingLoss(model)
+            return self.loss
+
+        def inside(self, model):
+            return MatryoshkaLoss(model, self.loss, [32, 16, 8])
+
+    both, data = Both(), {"a": text_pairs(64), "b": text_pairs(64, seed=1)}
+    options = {"evaluate": data, "max_steps": 2, "eval_steps": 2, "train": data}
+    trainer = make_trainer(tiny_bert, tmp_path, "4", make_loss={"a": both.alone, "b": both.inside}, **options)
+    trainer.train()
+    for name in data:
+        assert {entry[f"eval_{name}_auc_queries"] for entry in evals_of(trainer, f"eval_{name}_auc")} == {64}
 
 
 def test_a_run_folder_is_not_written_over(tiny_bert, tmp_path):

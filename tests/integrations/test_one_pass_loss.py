@@ -108,6 +108,7 @@ def test_what_is_not_taken_has_the_same_loss(monkeypatch, rule, equal, given):
         with torch.no_grad():
             evaluated = loss(query, positive, more, present, ids, given_ids)
         loss.control.end()
+        loss.control.check_losses()
         found.append((value, grads, evaluated, loss.control._log_sums[:-1], loss.scores()))
     torch.testing.assert_close(found[0][:4], found[1][:4])
     assert found[0][4] == found[1][4]
@@ -139,3 +140,16 @@ def test_steps_that_are_added_up_at_once_count_each_of_their_batches():
         assert values["loss"] == pytest.approx(sums["loss"] / sums["queries"])
         start = end
     assert start == LAG + 3 and sum(bool(values) for _, values in found) == 3
+
+
+@pytest.mark.parametrize("rule", ["7", "online"])
+@pytest.mark.filterwarnings("ignore:K is [47] at step")
+def test_a_loss_that_is_not_finite_is_told_where_nobody_looks_at_it(monkeypatch, rule):
+    """As on a GPU, whose losses are not looked at."""
+    monkeypatch.setattr("negwise.integrations.batch_loss.check_finite", lambda *_: None)
+    loss = KInfoNCE(rule, total_steps=100)
+    with pytest.raises(InputError, match="is not finite: a vector is not finite"):
+        for step in range(4 + 2 * LAG):
+            loss.control.begin(step)
+            loss(torch.full((4, D), torch.nan if step == 3 else 1.0), torch.ones(4, D))
+    assert loss.control.step > 3

@@ -118,19 +118,46 @@ def test_validation_bounds_online_k():
     assert control.k < 8
 
 
+@pytest.mark.parametrize("later", [False, True])
 @pytest.mark.parametrize("rule", ["3", "online"])
-def test_a_loss_that_is_not_finite_is_told_soon(rule):
+def test_a_loss_that_is_not_finite_is_told_soon(rule, later):
     """On a GPU nothing else looks at the loss. It is told within two lags, and by the next log."""
     for logs in (False, True):
         control = StepControl(rule, total_steps=100)
         with pytest.raises(InputError, match="not finite: a vector is not finite, or the scores overflow") as told:
             for step in range(100):
                 control.begin(step)
-                control.add(sums(wins=1, pairs=3, rows=1, loss=math.nan if step == 5 else 1.0))
+                seen = sums(wins=1, pairs=3, rows=1, loss=math.nan if step == 5 else 1.0)
+                if later:
+                    control.add_later(seen, sum)
+                else:
+                    control.add(seen)
                 control.end()
                 if logs:
                     control.logs()
-        assert f"up to step {5 if logs else 2 * LAG} is not finite" in str(told.value)
+        told_at = 5 if logs else 2 * LAG - 1 if rule == "3" else 5 + LAG
+        assert f"up to step {told_at} is not finite" in str(told.value)
+
+
+def test_a_loss_of_the_last_steps_that_is_not_finite_is_told_at_the_end():
+    control = StepControl("3", total_steps=100)
+    control.begin(0)
+    control.add_later(sums(loss=math.nan), sum)
+    control.end()
+    with pytest.raises(InputError, match="up to step 0 is not finite"):
+        control.check_losses()
+
+
+@pytest.mark.parametrize("steps", [range(1), range(0, 202, 2)])
+def test_few_batches_wait_whatever_the_steps_are(steps):
+    control, most = StepControl("3", total_steps=1000), 0
+    for step in steps:
+        control.begin(step)
+        for _ in range(100 if len(steps) == 1 else 1):
+            control.add_later(sums(wins=1, pairs=3, rows=1, loss=1.0), sum)
+            most = max(most, len(control._waiting))
+        control.end()
+    assert most <= LAG and control.log_values()["k_used"] == 3.0
 
 
 def test_logs_are_means_since_the_last_ones():

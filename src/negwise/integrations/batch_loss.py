@@ -245,33 +245,30 @@ def _sums_of_whole(batches: list[tuple[Tensor, Counts]]) -> Tensor:
     for pairs in {counts.pairs: None for _, counts in batches}:
         alike = [(counts.balance, counts.above, loss) for loss, counts in batches if counts.pairs == pairs]
         balance, above, loss = (torch.cat(parts) for parts in zip(*alike, strict=True))
-        sums, share, one = _sums_by_size(len(balance), pairs, balance.device)
+        sums, places, shares, one = _sums_by_size(len(balance), pairs, balance.device)
         hits = (above == 0) / (balance + one)
-        total += torch.addmv(sums, share, torch.stack((balance, hits, loss)).sum(1, dtype=torch.float64))
+        scored = torch.stack((balance, balance, hits, loss)).sum(1, dtype=torch.float64) * shares
+        total += sums.index_add(0, places, scored)
     return total
 
 
 @lru_cache(maxsize=8)
-def _sums_by_size(rows: int, negatives: int, device: torch.device) -> tuple[Tensor, Tensor, Tensor]:
-    """For `_sums_of_whole`, float64, the 9 of `COUNTS` in their order: what follows from the size of a batch, (9,);
-    what each has of the sums of balance, hits and loss, (9, 3); and 1 + negatives.
+def _sums_by_size(rows: int, negatives: int, device: torch.device) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """For `_sums_of_whole`: the sums of `COUNTS` as far as they follow from the size of a batch, (9,) float64.
+
+    Then the places of wins, drawn wins, hits and loss, what each has of balance, balance, hits and loss, and
+    1 + ``negatives``.
     """
-    log_k = float(log_k1(torch.tensor(negatives)))
-    wins, pairs, queries = (rows * negatives / 2, (-0.5, 0, 0)), (rows * negatives, (0, 0, 0)), (rows, (0, 0, 0))
-    of_size = {
-        "wins": wins,
-        "pairs": pairs,
-        "drawn_wins": wins,
-        "drawn_pairs": pairs,
-        "hits": (0, (0, 1, 0)) if negatives else (0, (0, 0, 0)),
-        "rows": queries if negatives else (0, (0, 0, 0)),
-        "queries": queries,
-        "log_k1": (rows * log_k, (0, 0, 0)),
-        "loss": (0, (0, 0, 1)),
-    }
-    sums, share = zip(*(of_size[name] for name in COUNTS), strict=True)
-    options: dict[str, Any] = {"dtype": torch.float64, "device": device}
-    return torch.tensor(sums, **options), torch.tensor(share, **options), torch.tensor([1.0 + negatives], **options)
+    pairs = {"wins": rows * negatives / 2, "pairs": rows * negatives}
+    sums = {"queries": rows, "log_k1": rows * float(log_k1(torch.tensor(negatives))), "rows": rows if negatives else 0}
+    sums |= pairs | {f"drawn_{name}": value for name, value in pairs.items()} | {"hits": 0, "loss": 0}
+    shares = {"wins": -0.5, "drawn_wins": -0.5, "hits": 1.0 if negatives else 0.0, "loss": 1.0}
+
+    def numbers(values: list[float]) -> Tensor:
+        return torch.tensor(values, dtype=torch.float64, device=device)
+
+    places = torch.tensor([COUNTS.index(name) for name in shares], device=device)
+    return numbers([sums[name] for name in COUNTS]), places, numbers([*shares.values()]), numbers([1.0 + negatives])
 
 
 def say_what_is_missing(control: StepControl, available: int, given: int, more: str) -> None:

@@ -82,6 +82,7 @@ class HoldsControl(nn.Module):
 
     def finish(self, model: nn.Module, weights: str = "") -> None:
         """Training has ended: write the result to ``run``. ``weights`` is where they are."""
+        self.held.check_losses()
         if (log := self._begun_log()) is not None:
             log.end(self.held.step, model, weights)
 

@@ -56,7 +56,7 @@ def attach(
             f"attach got a {type(trainer).__name__}, expected a SentenceTransformerTrainer. For a CrossEncoder use "
             "negwise.integrations.cross_encoder, for another Trainer negwise.integrations.transformers"
         )
-    losses = list(_ranking_losses(trainer.loss))
+    losses = list(dict.fromkeys(_ranking_losses(trainer.loss)))
     if not losses:
         raise InputError(
             f"the trainer's loss is {_names(trainer.loss)}, and K is that of MultipleNegativesRankingLoss or "
@@ -66,24 +66,19 @@ def attach(
         _check_loss(loss)
     callback = add_callbacks(trainer, rule, seed, run)
     missing, widths = _empty_texts(trainer), _sampled_widths(trainer.loss)
-    outer = list(trainer.loss.values()) if isinstance(trainer.loss, dict) else [trainer.loss]
     for loss in losses:
-        wrapped = all(loss is not one for one in outer)
-        KRankingLoss(loss, callback, missing, widths.get(id(loss)), wrapped).install()
+        KRankingLoss(loss, callback, missing, widths.get(id(loss))).install()
     return callback
 
 
 class KRankingLoss:
     """Stands in for the methods of one ranking loss that compare vectors.
 
-    ``widest`` is the largest width of a Matryoshka loss that takes some of its widths at random, else None. A loss that
-    is ``wrapped`` in another may be called several times with one batch, as by Matryoshka once a width.
+    ``widest`` is the largest width of a Matryoshka loss that takes some of its widths at random, else None.
     """
 
-    def __init__(
-        self, loss: Any, callback: KTrainerCallback, empty: list[int], widest: int | None = None, wrapped: bool = False
-    ) -> None:
-        self.loss, self.callback, self.empty, self.widest, self.wrapped = loss, callback, empty, widest, wrapped
+    def __init__(self, loss: Any, callback: KTrainerCallback, empty: list[int], widest: int | None = None) -> None:
+        self.loss, self.callback, self.empty, self.widest = loss, callback, empty, widest
         self._features: Any = None
         self._fresh, self._trains = False, True
         self._ids: list[Tensor] | None = None
@@ -96,7 +91,12 @@ class KRankingLoss:
         if not loss.gather_across_devices:
             self._more += ", or gather_across_devices=True on several ranks"
 
+    def forget_batch(self) -> None:
+        """The model puts its outputs into the features: kept, they would hold a batch's memory into the next one."""
+        self._features, self._whole = None, []
+
     def install(self) -> None:
+        self.callback.at_batch_end.append(self.forget_batch)
         self.loss.forward = self.forward
         if isinstance(self.loss, MultipleNegativesRankingLoss):
             self.loss.compute_loss_from_embeddings = self.from_embeddings
@@ -108,13 +108,12 @@ class KRankingLoss:
             self.loss.calculate_loss = self.from_mini_batches
 
     def forward(self, sentence_features: Iterable[dict[str, Tensor]], labels: Tensor) -> Tensor:
-        """As the loss's own. Calls with the same features are one batch."""
+        """As the loss's own. Matryoshka calls it once a width with the same features: that is one batch."""
         if len(columns := list(sentence_features)) < 2:
             raise InputError("the data has one column of texts; expected two or more: query, positive, negatives")
         self._trains = torch.is_grad_enabled()  # evaluation runs without; the loss's own flag stays where it was
         if sentence_features is not self._features:
-            # The model puts its outputs into the features: kept, they would hold a batch's memory into the next one.
-            self._features, self._fresh = sentence_features if self.wrapped else None, True
+            self._features, self._fresh = sentence_features, True
             self._look_at(columns[1:])
             self._whole = []
             if self.widest is not None and hasattr(self.loss.model.forward, "fn"):

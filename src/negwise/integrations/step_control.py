@@ -75,8 +75,9 @@ class StepControl:
         self._numbers = torch.zeros(4, dtype=torch.int64)  # as `step_draws` has them
         self._sums = torch.zeros(len(COUNTS), dtype=torch.float64)
         self._added = False  # to the sums, in the step that runs
-        self._running_batches: list[tuple[SumsOf, Any]] = []
-        self._ended_batches: dict[SumsOf, list[Any]] = {}
+        self._waiting: list[tuple[SumsOf, Any]] = []  # what `add_later` was told
+        self._ended = 0  # how many of those are of steps that have ended
+        self._unread_steps = 0  # ended since the loss was looked at
         self._log_sums = torch.zeros_like(self._sums)
         self._log_k, self._log_steps = 0.0, 0
         self._loss: HostCopy | None = None  # summed up, on its way here
@@ -146,13 +147,12 @@ class StepControl:
         self._running = False
         self._log_k += self.k
         self._log_steps += 1
-        for sums_of, counted in self._running_batches:
-            self._ended_batches.setdefault(sums_of, []).append(counted)
-        self._running_batches = []
+        self._ended = len(self._waiting)
+        self._unread_steps += 1
+        reads = self._unread_steps == LAG
         # Several ranks add up every step: the logs may be read on one of them alone.
-        if self._added or not self.open_loop or self.step % LAG == 0 or distributed.world_size() > 1:
-            for waiting in self._sums_of_ended_steps():
-                self._sums += waiting
+        if self._added or reads or not self.open_loop or distributed.world_size() > 1:
+            self._add_waiting(self._take_ended())
             sums = distributed.total(self._sums)
             self._log_sums += sums
             if not self.open_loop:
@@ -160,10 +160,11 @@ class StepControl:
                 self._seen.pop(self.step - LAG - 1, None)
             self._sums.zero_()
             self._added = False
-        if self.step % LAG == 0:
+        if reads:
             if self._loss is not None:
                 self._check_loss(self._loss.values[0])
             self._loss = HostCopy(self._log_sums[LOSS : LOSS + 1])
+            self._unread_steps = 0
 
     def evaluated(self, auc: float, reliability: list[float]) -> None:
         """The validation AUC before the next step runs, and P(K) of the validation ranks at `VALIDATION_KS`."""
@@ -187,8 +188,7 @@ class StepControl:
 
     def log_values(self) -> dict[str, Any]:
         """All that `negwise.records.StepRecord` has room for; an undefined value is None."""
-        for waiting in self._sums_of_ended_steps():
-            self._log_sums += waiting
+        self._log_ended()
         sums = dict(zip(COUNTS, self._log_sums.tolist(), strict=True))
         k_sum, steps = self._log_k, self._log_steps
         self._forget_logs()
@@ -217,6 +217,11 @@ class StepControl:
             "k_asked": self._state.get("asked"),
             "k_reason": self._state.get("reason"),
         }
+
+    def check_losses(self) -> None:
+        """Refuse a loss that was not finite in a step since the last log; it waits for a GPU."""
+        self._log_ended()
+        self._check_loss(float(self._log_sums[LOSS]))
 
     # What the loss says
 
@@ -259,16 +264,28 @@ class StepControl:
     def add_later(self, counted: Any, sums_of: SumsOf) -> None:
         """As `add` of ``sums_of([counted])``. What several batches ``counted`` may come to ``sums_of`` together."""
         if self.by_call or not self._counted:
-            self._running_batches.append((sums_of, counted))
+            self._waiting.append((sums_of, counted))
             self._counted = not self.by_call
+            if len(self._waiting) - self._ended >= LAG:  # of one step
+                running, self._waiting = self._waiting[self._ended :], self._waiting[: self._ended]
+                self._add_waiting(running)
+                self._added = True
 
-    def _sums_of_ended_steps(self) -> Iterator[Tensor]:
-        """What `add_later` was told in steps that ended since the last call."""
-        batches, self._ended_batches = self._ended_batches, {}
-        for sums_of, counted in batches.items():
-            sums = sums_of(counted)
+    def _take_ended(self) -> list[tuple[SumsOf, Any]]:
+        """What waits of steps that have ended."""
+        ended, self._waiting = self._waiting[: self._ended], self._waiting[self._ended :]
+        self._ended = 0
+        return ended
+
+    def _add_waiting(self, waiting: list[tuple[SumsOf, Any]]) -> None:
+        for sums in _sums_of(waiting):
             self._move_sums(sums.device)
-            yield sums
+            self._sums += sums
+
+    def _log_ended(self) -> None:
+        for sums in _sums_of(self._take_ended()):
+            self._move_sums(sums.device)
+            self._log_sums += sums
 
     def _move_sums(self, device: torch.device) -> None:
         if self._sums.device != device:
@@ -337,7 +354,7 @@ class StepControl:
         }
         self._validation = {int(at): (auc, list(curve)) for at, auc, curve in state["validation"]}
         self._sums.zero_()
-        self._running_batches, self._ended_batches = [], {}
+        self._waiting, self._ended, self._unread_steps, self._added = [], 0, 0, False
         self._loss = None
         self._forget_logs()
         if self._by_itself:
@@ -380,6 +397,7 @@ class StepControl:
             known = {"val_auc": validation[0], "val_reliability": tuple(validation[1])}
         if (seen := self._seen.get(step - LAG)) is not None:
             counts = dict(zip(COUNTS, seen[1].values, strict=True))
+            self._check_loss(counts["loss"])
             known |= {"wins": counts["drawn_wins"], "pairs": int(counts["drawn_pairs"]), "hits": counts["hits"]}
             known |= {"rows": int(counts["rows"]), "k": seen[0]}
             if counts["pairs"] == counts["drawn_pairs"]:  # else it counts given negatives too
@@ -393,6 +411,12 @@ class StepControl:
                 "a loss that draws K negatives was called before its first step began. Type loss.control.begin(step) "
                 "at the start of each optimizer step, or pass optimizer= to the loss"
             )
+
+
+def _sums_of(waiting: list[tuple[SumsOf, Any]]) -> Iterator[Tensor]:
+    """The sums of batches, by what adds them up."""
+    for sums_of in dict.fromkeys(sums_of for sums_of, _ in waiting):
+        yield sums_of([counted for other, counted in waiting if other is sums_of])
 
 
 def _is_whole(value: object) -> bool:

@@ -7,6 +7,7 @@ which the trainer writes to each checkpoint as JSON.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +36,7 @@ class KTrainerCallback(TrainerCallback):  # type: ignore[misc]
         self.losses: list[HoldsControl] = []  # of the model's own
         self.if_unused = ""
         """An error to raise where the first step ends and no loss has used K; empty where that may be."""
+        self.at_batch_end: list[Callable[[], None]] = []
         self._found: dict[str, float] = {}
         args = trainer.args
         settings = {"framework": type(trainer).__module__.split(".")[0], "batch": args.per_device_train_batch_size}
@@ -83,6 +85,7 @@ class KTrainerCallback(TrainerCallback):  # type: ignore[misc]
 
     def on_substep_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         del args, state, control
+        self._end_batch()
         self.control.next_batch()
 
     def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
@@ -90,7 +93,16 @@ class KTrainerCallback(TrainerCallback):  # type: ignore[misc]
         if self.if_unused and not self.control.counted:
             raise InputError(self.if_unused)
         self.if_unused = ""
+        self._end_batch()
         self.control.end()
+
+    def on_prediction_step(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        del args, state, control
+        self._end_batch()
+
+    def _end_batch(self) -> None:
+        for call in self.at_batch_end:
+            call()
 
     def on_log(self, args: Any, state: Any, control: Any, logs: dict[str, Any] | None = None, **_: Any) -> None:
         del args, control
@@ -118,6 +130,7 @@ class KTrainerCallback(TrainerCallback):  # type: ignore[misc]
 
     def on_train_end(self, args: Any, state: Any, control: Any, model: Any = None, **_: Any) -> None:
         del control
+        self.control.check_losses()
         if self.log is not None and model is not None:
             self.log.end(state.global_step, model, str(args.output_dir))
 
