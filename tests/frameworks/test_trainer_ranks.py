@@ -29,6 +29,8 @@ def test_two_ranks_are_one(tiny_bert, tmp_path):
     rest = [[entry for entry in logs["sentences"] if "eval_last_auc" not in entry] for logs in (one, two)]
     assert len(rest[0]) == 16
     assert_same(*rest, rel=2e-3)
+    assert len(one["cached"]) == 4 and {entry["k"] for entry in one["cached"]} == {11.0}
+    assert_same(one["cached"], two["cached"], rel=2e-3)
     # The Trainer repeats rows to fill the last batches up; they do not count.
     assert len(one["scores"]) == 23 and one["scores"][-1]["eval_auc_queries"] == trainer_ranks.LAST
     assert_same(one["scores"], two["scores"], rel=1e-4)

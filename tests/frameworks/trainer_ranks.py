@@ -7,11 +7,17 @@ from pathlib import Path
 import cross_world
 import scorer_world
 import sentence_world
-from sentence_transformers.sentence_transformer.losses import MultipleNegativesRankingLoss
+from sentence_transformers.sentence_transformer.losses import (
+    CachedMultipleNegativesRankingLoss,
+    MatryoshkaLoss,
+    MultipleNegativesRankingLoss,
+)
 from tiny_bert import text_pairs
 from two_processes import write_and_leave
 
 NAMES = ("step", "loss", "grad_norm", "k", "k_used", "win_rate")
+EQUAL = {"positive": "say1 word1"}
+"""The positive of every third row."""
 LAST = 70
 """Rows of an evaluation: more than two batches of 32, so that the last one of several ranks is not full."""
 
@@ -29,6 +35,22 @@ def train(bert, out, ranks, **options):
         max_steps=13,
         **sides,
     )
+    # Texts that are missing, and equal ones on both ranks, for the cached loss in Matryoshka.
+    cached = sentence_world.make_trainer(
+        bert,
+        out / "cached",
+        "11",
+        make_loss=lambda model: MatryoshkaLoss(
+            model,
+            CachedMultipleNegativesRankingLoss(model, mini_batch_size=8, gather_across_devices=True),
+            [32, 8],
+        ),
+        train=text_pairs(160, 2, ragged=True).map(
+            lambda row, place: row if place % 3 else row | EQUAL, with_indices=True
+        ),
+        max_steps=4,
+        **sides,
+    )
     scores = scorer_world.make_trainer(out, "online", evaluate=scorer_world.Rows(LAST, seed=1), **sides)
     # A CrossEncoder compares with the texts of its own rank, so the other ranks' batches are micro-batches here.
     pieces = {
@@ -43,7 +65,7 @@ def train(bert, out, ranks, **options):
     }
     whole = cross_world.make_trainer(bert, out, "7", make_loss=cross_world.all_negatives, **pieces)
     drawn = cross_world.make_trainer(bert, out, "2.5", **pieces)
-    trainers = {"sentences": sentences, "scores": scores, "whole": whole, "drawn": drawn}
+    trainers = {"sentences": sentences, "cached": cached, "scores": scores, "whole": whole, "drawn": drawn}
     for trainer in trainers.values():
         trainer.train()
     return sentences.is_world_process_zero(), {name: logs_of(trainer) for name, trainer in trainers.items()}
