@@ -26,10 +26,11 @@ PAIRS = (("K = 100", "100"), ("online K", "online"), ("ANS", "ans"))
 
 
 def of_block(found: Found, block: str) -> list[Run]:
-    """The runs of a block, in the order of the plan."""
-    place = {cell: at for at, cell in enumerate(cells_of(block))}
-    mine = [run for run in found if cell_of(run) in place]
-    return sorted(mine, key=lambda run: place[cell_of(run)])
+    """The runs of a block, in the order of the plan; of tasks with all of their runs, so that nobody chose which."""
+    there = {cell_of(run): run for run in found}
+    cells = cells_of(block)
+    begun = {cell.task for cell in cells if cell not in there}
+    return [there[cell] for cell in cells if cell.task not in begun]
 
 
 def noise(found: Found) -> str:

@@ -69,6 +69,15 @@ def test_every_question_is_answered_by_its_own_block_alone():
         assert answered == questions, block
 
 
+def test_a_task_whose_runs_are_not_all_there_is_not_used():
+    found = study("time", by_k({"1": 60}))
+    told = tables.sentences([run for run in found if (run["task"], run["k"], run["seed"]) != ("docs", "4", 14)])
+    assert "matching" in told["second-time"] and "docs" not in told["second-time"]
+    assert (
+        tables.sentences(found[:-1])["second-time"].count("(") == tables.sentences(found)["second-time"].count("(") / 2
+    )
+
+
 def test_more_than_speed_where_k_1_had_stopped():
     found = study("end-items", by_k({"1": 60, "1000": 3}), best=100)
     differences = aucs(found, "items", "1000") - aucs(found, "items", "1")

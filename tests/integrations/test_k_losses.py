@@ -10,6 +10,7 @@ from torch import nn
 from negwise.errors import InputError
 from negwise.integrations import KCrossEntropy, KInfoNCE
 from negwise.integrations.column_choice import keep_ids, keep_mask
+from negwise.integrations.step_control import COUNTS
 from negwise.losses import info_nce
 
 B, D, G = 24, 6, 2
@@ -168,9 +169,8 @@ def test_online_counts_drawn_negatives_and_keeps_given_ones_besides():
     query, positive, given = world()
     loss = begun(KInfoNCE("online"))  # starts at 4
     loss(query, positive, given)
-    sums = dict(
-        zip(("wins", "pairs", "drawn_wins", "drawn_pairs", "hits", "rows"), loss.control._sums.tolist(), strict=False)
-    )
+    loss.control.end()
+    sums = dict(zip(COUNTS, loss.control._log_sums.tolist(), strict=True))
     assert sums["pairs"] == B * (4 + G) and sums["drawn_pairs"] == B * 4 and sums["rows"] == B
     mask = chosen("online", given=G, present=torch.ones(B, G, dtype=torch.bool))
     rows = torch.arange(B)

@@ -122,11 +122,8 @@ def _in_one_pass(
     if control is None or control.counted or query.device.type == "cpu":
         check_finite((found.loss,), {"query": query, "positive": positive, "candidates": batch.vectors})
     if control is not None:
-        if found.of_drawn is found.counts and isinstance(found.counts.pairs, int):
-            control.add_later(found[1:3], _sums_of_whole)
-        else:
-            result = LossResult(found.loss, *found.counts.by_row)
-            control.add(batch_sums(result, found.of_drawn.by_row[:3]))
+        whole = found.of_drawn is found.counts and isinstance(found.counts.pairs, int)
+        control.add_later(found[1:], _sums_of_whole if whole else _sums_of_rows)
     if not stats:
         return LossResult(found.mean)
     return LossResult(found.mean, *found.counts.by_row)
@@ -236,14 +233,22 @@ def batch_sums(result: Any, of_drawn: tuple[Any, Any, Any], used: Tensor | None 
 
 
 @torch.no_grad()
-def _sums_of_whole(batches: list[tuple[Tensor, Counts]]) -> Tensor:
-    """`batch_sums` of batches, added up, from the losses and the counts of rows that all have as many negatives.
+def _sums_of_rows(batches: list[tuple[Tensor, Counts, Counts]]) -> Tensor:
+    """`batch_sums` of batches, added up, from the losses and the counts of rows, of all negatives and of drawn ones."""
+    losses, counts, drawn = zip(*batches, strict=True)
+    of_all, of_drawn = (Counts.join(each) for each in (counts, drawn))
+    return batch_sums(LossResult(torch.cat(losses), *of_all.by_row), of_drawn.by_row[:3])
+
+
+@torch.no_grad()
+def _sums_of_whole(batches: list[tuple[Tensor, Counts, Counts]]) -> Tensor:
+    """`_sums_of_rows` where all rows of a batch have as many negatives, in fewer operations.
 
     A small batch on a GPU waits for the host, so that operations count.
     """
     total = batches[0][0].new_zeros(len(COUNTS), dtype=torch.float64)
-    for pairs in {counts.pairs: None for _, counts in batches}:
-        alike = [(counts.balance, counts.above, loss) for loss, counts in batches if counts.pairs == pairs]
+    for pairs in {counts.pairs: None for _, counts, _ in batches}:
+        alike = [(counts.balance, counts.above, loss) for loss, counts, _ in batches if counts.pairs == pairs]
         balance, above, loss = (torch.cat(parts) for parts in zip(*alike, strict=True))
         sums, places, shares, one = _sums_by_size(len(balance), pairs, balance.device)
         hits = (above == 0) / (balance + one)

@@ -31,6 +31,12 @@ class Counts(NamedTuple):
     balance: Tensor
     above: Tensor
 
+    @staticmethod
+    def join(batches: Sequence[Counts]) -> Counts:
+        """The counts of the rows of several batches."""
+        each = ([one.sizes for one in batches], [one.balance for one in batches], [one.above for one in batches])
+        return Counts(*map(torch.cat, each))
+
     @property
     def by_row(self) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """``wins``, ``sizes``, ``hits`` and ``rows``, as `negwise.losses.LossResult` has them."""
