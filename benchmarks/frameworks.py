@@ -279,6 +279,11 @@ def main() -> int:
     asked = parser.parse_args()
     scale = GPU if device == "cuda" else CPU
     kinds = [(batch, False) for batch in scale.small] + [(scale.large, True), (scale.large, False)]
+    sizes = [*scale.small, scale.large]
+    if asked.turns < 1:
+        parser.error(f"--turns {asked.turns}, expected 1 or more: type --turns 5")
+    if unknown := set(asked.only or []) - set(sizes):
+        parser.error(f"--only {min(unknown)}, expected some of {', '.join(map(str, sizes))}: type --only {sizes[0]}")
     about = machine(device)
     cases = []
     for batch, cached in kinds:

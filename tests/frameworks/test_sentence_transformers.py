@@ -376,6 +376,14 @@ def test_outputs_of_a_batch_are_not_kept_into_the_next(tiny_bert, tmp_path, make
     assert len(outputs) >= 2 * len(alive) == 2 * (4 + 2 * 2) and not any(alive)
 
 
+def test_a_loss_of_the_last_steps_that_is_not_finite_is_told_at_the_end(tiny_bert, tmp_path, monkeypatch):
+    monkeypatch.setattr("negwise.integrations.batch_loss.check_finite", lambda *_: None)  # as on a GPU
+    trainer = make_trainer(tiny_bert, tmp_path, "31", max_steps=2, logging_steps=100)
+    torch.nn.init.constant_(next(trainer.model.parameters()), torch.nan)
+    with pytest.raises(InputError, match="is not finite: a vector is not finite"):
+        trainer.train()
+
+
 def test_a_loss_alone_and_in_matryoshka_counts_a_batch_once(tiny_bert, tmp_path):
     class Both:
         """Makes the loss once, for one data set, and puts it into Matryoshka for the other."""

@@ -153,3 +153,15 @@ def test_a_loss_that_is_not_finite_is_told_where_nobody_looks_at_it(monkeypatch,
             loss.control.begin(step)
             loss(torch.full((4, D), torch.nan if step == 3 else 1.0), torch.ones(4, D))
     assert loss.control.step > 3
+
+
+@pytest.mark.filterwarnings("ignore:K is 7 at step")
+def test_a_loss_of_the_last_steps_is_looked_at_when_training_ends(monkeypatch):
+    monkeypatch.setattr("negwise.integrations.batch_loss.check_finite", lambda *_: None)
+    loss = KInfoNCE("7", total_steps=100)
+    loss.control.begin(0)
+    loss(torch.full((4, D), torch.nan), torch.ones(4, D))
+    loss.control.end()
+    with pytest.raises(InputError, match="up to step 0 is not finite"):
+        loss.finish(loss)
+    KInfoNCE().finish(loss)  # without a rule there is nothing to look at

@@ -82,7 +82,8 @@ class HoldsControl(nn.Module):
 
     def finish(self, model: nn.Module, weights: str = "") -> None:
         """Training has ended: write the result to ``run``. ``weights`` is where they are."""
-        self.held.check_losses()
+        if self.control is not None:
+            self.control.check_losses()
         if (log := self._begun_log()) is not None:
             log.end(self.held.step, model, weights)
 

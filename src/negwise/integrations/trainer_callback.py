@@ -37,6 +37,7 @@ class KTrainerCallback(TrainerCallback):  # type: ignore[misc]
         self.if_unused = ""
         """An error to raise where the first step ends and no loss has used K; empty where that may be."""
         self.at_batch_end: list[Callable[[], None]] = []
+        """Called after each batch, of training and of an evaluation."""
         self._found: dict[str, float] = {}
         args = trainer.args
         settings = {"framework": type(trainer).__module__.split(".")[0], "batch": args.per_device_train_batch_size}
